@@ -1,0 +1,2 @@
+//! The `kaos` binary.
+fn main() {}
