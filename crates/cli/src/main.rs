@@ -1,2 +1,32 @@
-//! The `kaos` binary.
-fn main() {}
+//! The `kaos` binary: parses the command line and hands over to the crate that does the work.
+
+mod args;
+mod commands;
+mod output;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        // What a container runs passes here first: no runtime, no logging, nothing but the new program.
+        Command::Launch { arguments } => return commands::serve::launch(arguments),
+        Command::Version => commands::info::version(),
+        Command::Crds => commands::info::crds(),
+        Command::Reference => commands::info::reference(),
+        command => commands::run(&cli.global, command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The causes are part of the sentence: "failed to read x: permission denied".
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The command line as people type it. No behaviour here.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+/// Runs AI agents, their tools and their models, declared as Kubernetes resources: on this machine, with no
+/// cluster, or on any Kubernetes.
+#[derive(Debug, Parser)]
+#[command(name = "kaos", version, propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options that every command takes.
+#[derive(Args, Debug)]
+pub(crate) struct Global {
+    /// The data folder of the local instance.
+    ///
+    /// Without it: `.kaos` in this folder, or in the nearest folder above that has one.
+    #[arg(long, global = true, env = "KAOS_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// A kubeconfig: talk to its cluster instead of the local instance.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig: talk to its cluster instead of the local instance.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The namespace. Without it: that of the kubeconfig's context, else `default`.
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// What to log to standard error: a level such as info or debug, or target=level pairs. Default: warn.
+    #[arg(long, global = true, env = "KAOS_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run everything on this machine: the API, the controllers, and the pods as processes.
+    ///
+    /// Applies the manifests, shows how far each resource has come, and runs until Ctrl-C. Without a path
+    /// it resumes what the data folder holds.
+    Up {
+        /// Manifest files, or folders of them.
+        #[arg(value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// The port of the Kubernetes API on 127.0.0.1. Without it: the last one while it is free, else any.
+        #[arg(long, value_name = "PORT")]
+        port: Option<u16>,
+    },
+    /// Stop the local instance and every process it started. Its objects stay.
+    Down,
+    /// Show the agents, tools and models and how they are.
+    Status {
+        /// In every namespace.
+        #[arg(short = 'A', long)]
+        all_namespaces: bool,
+    },
+    /// Show the logs of a resource's pods.
+    Logs {
+        /// A name, or KIND/NAME with kind agent, mcpserver, modelapi or pod.
+        #[arg(value_name = "RESOURCE")]
+        resource: String,
+        /// Keep printing as lines are written.
+        #[arg(short, long)]
+        follow: bool,
+        /// Only the last lines of each pod.
+        #[arg(long, value_name = "LINES")]
+        tail: Option<i64>,
+        /// Of the container's previous run.
+        #[arg(short, long)]
+        previous: bool,
+    },
+    /// Talk to an agent.
+    ///
+    /// The answer goes to standard output as it is written; tool calls and errors go to standard error.
+    Chat {
+        /// The agent.
+        agent: String,
+        /// What to say. Without it: a conversation on a terminal, else all of standard input.
+        message: Option<String>,
+    },
+    /// Run one of the roles that pods run.
+    Serve {
+        #[command(subcommand)]
+        role: Role,
+    },
+    /// Print the CustomResourceDefinitions as YAML, for kubectl apply.
+    Crds,
+    /// Print the version.
+    Version,
+    /// Print this reference as Markdown.
+    #[command(hide = true)]
+    Reference,
+    /// Become a container's process.
+    #[command(hide = true)]
+    Launch {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+/// The roles of the data plane.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Role {
+    /// An agent, configured by its environment (AGENT_NAME, MODEL_API_URL, MODEL_NAME, MCP_SERVERS, ...).
+    Agent {
+        #[command(flatten)]
+        listen: Listen,
+    },
+    /// The Python functions of MCP_TOOLS_STRING as tools over MCP, at /mcp.
+    Tools {
+        #[command(flatten)]
+        listen: Listen,
+    },
+    /// An OpenAI-compatible front for the models of a LiteLLM configuration file.
+    Proxy {
+        /// The configuration file.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        #[command(flatten)]
+        listen: Listen,
+    },
+}
+
+/// Where a role listens.
+#[derive(Args, Debug)]
+pub(crate) struct Listen {
+    /// The port on every address.
+    #[arg(long, value_name = "PORT", default_value_t = 8000)]
+    pub(crate) port: u16,
+    /// An address and port; wins over --port. The local node sets it, so that many pods run side by side.
+    #[arg(long, env = "KAOS_LISTEN", value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

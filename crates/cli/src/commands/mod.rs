@@ -1,0 +1,60 @@
+//! One file for each command; here only the way into them.
+
+pub(crate) mod chat;
+pub(crate) mod down;
+pub(crate) mod info;
+pub(crate) mod logs;
+pub(crate) mod serve;
+pub(crate) mod status;
+pub(crate) mod up;
+
+use anyhow::Result;
+use kaos_telemetry::{LogFormat, Logging};
+
+use crate::args::{Command, Global};
+
+/// Sets up logging and the runtime, and runs `command` in it.
+pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
+    // A pod's level comes by the variable that KAOS images have always read.
+    let serving = matches!(command, Command::Serve { .. });
+    let of_the_pod = serving.then(|| std::env::var("LOG_LEVEL").unwrap_or_else(|_| "info".to_owned()));
+    kaos_telemetry::init(&Logging { filter: global.log.clone().or(of_the_pod), format: LogFormat::Text })?;
+    // Two threads serve a laptop's load; more of them only cost memory in each of many small processes.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(async {
+        match command {
+            Command::Up { paths, port } => up::up(global, &paths, port).await,
+            Command::Down => down::down(global).await,
+            Command::Status { all_namespaces } => status::status(global, all_namespaces).await,
+            Command::Logs { resource, follow, tail, previous } => {
+                let options = logs::Options { follow, tail, previous };
+                logs::logs(global, &resource, &options).await
+            }
+            Command::Chat { agent, message } => chat::chat(global, &agent, message).await,
+            Command::Serve { role } => serve::serve(role).await,
+            // Answered by `main`, without a runtime.
+            Command::Crds | Command::Version | Command::Reference | Command::Launch { .. } => Ok(()),
+        }
+    });
+    // A read of a terminal's standard input cannot be cancelled: do not wait for its thread.
+    runtime.shutdown_background();
+    result
+}
+
+/// Ends at Ctrl-C, at SIGTERM, and when the terminal goes away.
+pub(crate) async fn interrupted() -> Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut signals = [
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::hangup())?,
+    ];
+    let [interrupt, terminate, hangup] = &mut signals;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! `kaos serve …`: the roles that pods run, and the hidden `launch` that becomes a container's process.
+
+use std::{
+    ffi::OsString,
+    net::{Ipv4Addr, SocketAddr},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result};
+use kaos_seams::Seams;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    args::{Listen, Role},
+    commands::interrupted,
+};
+
+/// Runs a role until SIGTERM, then lets it finish what it has begun.
+pub(crate) async fn serve(role: Role) -> Result<()> {
+    let seams = Seams::system();
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    tokio::spawn(async move {
+        if let Err(error) = interrupted().await {
+            tracing::error!(%error, "signals cannot be received");
+        }
+        stop.cancel();
+    });
+    // A wrong configuration is told before the port is taken: no readiness probe sees a half-started role.
+    match role {
+        Role::Agent { listen } => {
+            let config = kaos_agent::Config::from_env(std::env::vars())?;
+            kaos_agent::serve(config, bind(&listen).await?, seams, shutdown).await?;
+        }
+        Role::Tools { listen } => {
+            let config = kaos_mcp::server::ToolServerConfig::from_env(std::env::vars())?;
+            kaos_mcp::server::serve(config, bind(&listen).await?, seams, shutdown).await?;
+        }
+        Role::Proxy { config, listen } => {
+            let config = kaos_proxy::Config::load(&config, std::env::vars())?;
+            kaos_proxy::serve(config, bind(&listen).await?, seams, shutdown).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn bind(listen: &Listen) -> Result<TcpListener> {
+    let address = listen.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, listen.port)));
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("failed to listen on {address}; choose another port with --port or KAOS_LISTEN"))
+}
+
+/// Becomes a container's process.
+pub(crate) fn launch(arguments: Vec<OsString>) -> ExitCode {
+    kaos_node::launcher::main(arguments)
+}

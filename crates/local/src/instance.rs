@@ -1,0 +1,257 @@
+//! One running instance: the embedded API, the node and the controllers over one data folder, from start
+//! to the end of the last process.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kaos_apiserver::{ApiServer, OpenError, Options as ApiOptions, Storage, front};
+use kaos_node::{Launcher, Node, NodeError, NodeOptions};
+use kaos_seams::Seams;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    backend::NodeBackend,
+    data_dir::{DataDir, DataDirError, Record},
+    defaults::{CONTROL_NAMESPACE, controllers_config, image_mappings},
+    identity::Identity,
+};
+
+/// The field manager of what an instance brings itself: the kinds and the control namespace.
+const FIELD_MANAGER: &str = "kaos-local";
+
+/// How to start an instance.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data folder; made where it does not exist.
+    pub data_dir: PathBuf,
+    /// The port of the API. `None`: the one of the last instance on this folder while it is free, else any.
+    pub api_port: Option<u16>,
+    /// This program: what runs in the pods of its images.
+    pub program: PathBuf,
+    /// The hidden subcommand of this program that becomes a container's process.
+    pub launch: Vec<String>,
+    /// The log level of the pods, as an operator gives it.
+    pub log_level: String,
+    /// Clock and randomness.
+    pub seams: Seams,
+}
+
+/// Why an instance does not start. Nothing it started is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The port that was asked for is taken.
+    #[error("port {port} on 127.0.0.1 cannot be used: {source}; choose another one with --port, or leave it out")]
+    Port {
+        /// The port.
+        port: u16,
+        /// Why.
+        source: io::Error,
+    },
+    /// The node cannot start.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// The kinds cannot be installed into the embedded API.
+    #[error("failed to set up the API: {0}")]
+    SetUp(#[from] kube::Error),
+}
+
+/// A part of an instance that ended with an error.
+#[derive(Debug, thiserror::Error)]
+#[error("{part} failed: {reason}")]
+pub struct StopError {
+    part: &'static str,
+    reason: String,
+}
+
+type Part = (&'static str, JoinHandle<Result<(), String>>);
+
+/// A running instance. Stop it with [`Instance::stop`]: dropping it leaves the node no time to end its
+/// processes (they end with this process all the same).
+pub struct Instance {
+    data: DataDir,
+    server: ApiServer,
+    client: Client,
+    api: SocketAddr,
+    started: Timestamp,
+    parts: Vec<Part>,
+    stop_controllers: CancellationToken,
+    stop_node: CancellationToken,
+    stop_front: CancellationToken,
+    failed: CancellationToken,
+}
+
+impl Instance {
+    /// Starts everything and returns once the API answers and serves the kinds.
+    ///
+    /// # Errors
+    /// When the folder, the store, the port or the node cannot be used.
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        let Options { data_dir, api_port, program, launch, log_level, seams } = options;
+        let data = DataDir::lock(&data_dir)?;
+        let started = seams.clock.now();
+        let listener = listen(api_port, data.last_record()).await?;
+        let api = listener.local_addr().map_err(|source| StartError::Port { port: 0, source })?;
+        let identity = Identity::of(&data, &seams)?;
+        let server = ApiServer::open(ApiOptions {
+            storage: Storage::Disk(data.store()),
+            seams: seams.clone(),
+            faults: None,
+        })
+        .await?;
+        let client = Client::new(server.clone(), "default");
+        set_up(&client).await?;
+
+        let node = Arc::new(
+            Node::start(NodeOptions {
+                client: client.clone(),
+                data_dir: data.node(),
+                images: image_mappings(&program),
+                launcher: Launcher { program, args: launch },
+                seams: seams.clone(),
+                node_name: "local".to_owned(),
+            })
+            .await?,
+        );
+        server.set_backend(Arc::new(NodeBackend(node.clone())));
+
+        let mut instance = Self {
+            data,
+            server: server.clone(),
+            client: client.clone(),
+            api,
+            started,
+            parts: Vec::new(),
+            stop_controllers: CancellationToken::new(),
+            stop_node: CancellationToken::new(),
+            stop_front: CancellationToken::new(),
+            failed: CancellationToken::new(),
+        };
+        let front_options = front::FrontOptions { token: identity.token.clone(), tls: identity.tls() };
+        let stop = instance.stop_front.clone();
+        instance.part("the API's HTTPS front", async move {
+            front::serve(server, listener, front_options, stop.cancelled_owned()).await
+        });
+        let (stop, runner) = (instance.stop_node.clone(), node.clone());
+        instance.part("the node", async move { runner.run(stop).await });
+        let stop = instance.stop_controllers.clone();
+        let seams = seams.with_dialer(node.services());
+        instance.part("the controllers", async move {
+            kaos_controllers::run(client, controllers_config(&log_level), seams, stop).await
+        });
+
+        let url = format!("https://{api}");
+        let kubeconfig = front::kubeconfig(&url, &identity.token, &identity.certificate_pem);
+        instance.data.write_private("kubeconfig", kubeconfig.as_bytes())?;
+        instance.data.write_record(&Record { pid: std::process::id(), api_port: api.port() })?;
+        Ok(instance)
+    }
+
+    fn part<E: std::fmt::Display>(
+        &mut self,
+        name: &'static str,
+        work: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
+        let failed = self.failed.clone();
+        let task = tokio::spawn(async move {
+            // A part that ends, for whatever reason, ends the instance: none of them works without the others.
+            let _guard = failed.drop_guard();
+            work.await.map_err(|error| error.to_string())
+        });
+        self.parts.push((name, task));
+    }
+
+    /// A client of the embedded API, without a socket between.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The data folder.
+    pub fn data(&self) -> &DataDir {
+        &self.data
+    }
+
+    /// Where the API listens.
+    pub fn api(&self) -> SocketAddr {
+        self.api
+    }
+
+    /// When the instance was started.
+    pub fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    /// Ends when a part of the instance has ended by itself, which none should.
+    pub async fn failed(&self) {
+        self.failed.cancelled().await;
+    }
+
+    /// Stops the controllers, then the pods, then the API, and waits for each. Stored objects stay.
+    ///
+    /// # Errors
+    /// When a part had failed, before or while stopping.
+    pub async fn stop(self) -> Result<(), StopError> {
+        let Self { data, server, parts, stop_controllers, stop_node, stop_front, .. } = self;
+        let mut result = Ok(());
+        // Parts were started in the order front, node, controllers; they stop in the opposite one, so that
+        // each can still write its last words.
+        let tokens = [&stop_front, &stop_node, &stop_controllers];
+        for ((part, task), token) in parts.into_iter().zip(tokens).rev() {
+            token.cancel();
+            let reason = match task.await {
+                Ok(Ok(())) => continue,
+                Ok(Err(reason)) => reason,
+                Err(error) => error.to_string(),
+            };
+            result = Err(StopError { part, reason });
+        }
+        server.shutdown().await;
+        drop(data);
+        result
+    }
+}
+
+/// The port that was asked for, or the last one while it is free, or any.
+async fn listen(asked: Option<u16>, last: Option<Record>) -> Result<TcpListener, StartError> {
+    let bind = |port: u16| async move {
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|source| StartError::Port { port, source })
+    };
+    if let Some(port) = asked {
+        return bind(port).await;
+    }
+    if let Some(record) = last
+        && let Ok(listener) = bind(record.api_port).await
+    {
+        return Ok(listener);
+    }
+    bind(0).await
+}
+
+/// The kinds and the control namespace, as an installation brings them to a cluster.
+async fn set_up(client: &Client) -> Result<(), kube::Error> {
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let definitions = Api::all(client.clone());
+    for definition in kaos_api::crds() {
+        definitions.patch(&definition.name_any(), &params, &Patch::Apply(&definition)).await?;
+    }
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(CONTROL_NAMESPACE.to_owned());
+    Api::all(client.clone()).patch(CONTROL_NAMESPACE, &params, &Patch::Apply(&namespace)).await?;
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Every command of the documents runs.
+//!
+//! Code blocks marked `sh` are run in order in one folder; a line that starts with `kaos up` or
+//! `cargo run --release -- up` is kept running for those after it, as in a second terminal. The two
+//! commands that set a machine up are the ones this suite itself was started by.
+
+use anyhow::{Context, Result, ensure};
+use kaos_product::{Folder, repository};
+
+/// The blocks of a language, each as its lines.
+fn blocks<'a>(document: &'a str, language: &str) -> Vec<Vec<&'a str>> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Vec<&str>> = None;
+    for line in document.lines() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(found), None) if found.trim() == language => open = Some(Vec::new()),
+            (None, Some(block)) => block.push(line),
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// The lines of the blocks marked `sh`.
+fn commands(document: &str) -> Vec<&str> {
+    let lines = blocks(document, "sh").into_iter().flatten().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+fn runs(document: &str) -> Result<()> {
+    let text = std::fs::read_to_string(repository().join(document))?;
+    let commands = commands(&text);
+    ensure!(!commands.is_empty(), "{document} shows no command");
+    let folder = Folder::new()?;
+    let mut running = None;
+    for command in commands {
+        let line = command.replace("cargo run --release -- ", "kaos ");
+        if line.starts_with("cargo xtask ") || line.starts_with("git clone ") || line.starts_with("cd ") {
+            continue;
+        }
+        if let Some(arguments) = line.strip_prefix("kaos up ") {
+            drop(running.take());
+            let mut up = folder.up(&arguments.split_whitespace().collect::<Vec<_>>())?;
+            up.ready().with_context(|| format!("{document}: {command}"))?;
+            running = Some(up);
+            continue;
+        }
+        folder.shell(&line)?.ok().with_context(|| format!("{document}: {command}"))?;
+    }
+    // A manifest that is shown is one that the API takes.
+    for manifest in blocks(&text, "yaml") {
+        folder.write("shown.yaml", &manifest.join("\n"))?;
+        let arguments = ["apply", "--dry-run=server", "-f", "shown.yaml"];
+        folder.kubectl(&arguments)?.ok().with_context(|| format!("{document}: {manifest:#?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_commands_of_the_readme_run() -> Result<()> {
+    runs("README.md")
+}

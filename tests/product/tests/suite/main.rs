@@ -1,0 +1,7 @@
+//! The product as its users meet it: the binary, kubectl, and client libraries that nobody here wrote.
+
+mod bad_input;
+mod clients;
+mod documents;
+mod kubectl;
+mod quickstart;
