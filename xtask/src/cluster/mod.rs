@@ -36,8 +36,8 @@ pub(crate) enum Level {
 
 /// How long one part may take to answer. Far more than it takes, because builds run beside it.
 const READY_DEADLINE: Duration = Duration::from_secs(90);
-/// How long a process may take to end before it is killed.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a process may take to end before it is killed; nothing it holds is worth waiting for.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// A port found free can be taken by another process before it is used; then all is tried again.
 const ATTEMPTS: usize = 3;
 
@@ -150,7 +150,7 @@ impl Cluster {
             .arg(format!("--tls-private-key-file={}", files.server_key.display()))
             .arg(format!(
                 "--service-account-key-file={}",
-                files.account_key.display()
+                files.account_public_key.display()
             ))
             .arg(format!(
                 "--service-account-signing-key-file={}",
