@@ -1,0 +1,175 @@
+//! What the tool server is told by its environment.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::hosts::HostPolicy;
+
+/// The Python source whose functions are the tools.
+pub const SOURCE_VARIABLE: &str = "MCP_TOOLS_STRING";
+/// The Python interpreter, a path or a name in `PATH`; `python3` where unset.
+pub const PYTHON_VARIABLE: &str = "KAOS_PYTHON";
+/// Worker processes, each running one call at a time; 2 where unset.
+pub const WORKERS_VARIABLE: &str = "KAOS_TOOL_WORKERS";
+/// The longest that one call may run, in seconds, fractions allowed; 60 where unset.
+pub const TIMEOUT_VARIABLE: &str = "KAOS_TOOL_TIMEOUT_SECONDS";
+/// Host names that the server may be asked by, beyond those it knows; see [`HostPolicy`].
+pub const HOSTS_VARIABLE: &str = "KAOS_ALLOWED_HOSTS";
+
+const DEFAULT_WORKERS: usize = 2;
+const MAX_WORKERS: usize = 64;
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The configuration of the tool server.
+#[derive(Clone, Debug)]
+pub struct ToolServerConfig {
+    /// Python source; its public functions become tools.
+    pub source: String,
+    /// The Python interpreter.
+    pub python: PathBuf,
+    /// How many worker processes run calls.
+    pub workers: usize,
+    /// How long one call may wait for a worker, and then how long it may run.
+    pub call_timeout: Duration,
+    /// The names that requests may be addressed to.
+    pub hosts: HostPolicy,
+}
+
+/// An environment variable that is missing or cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// There is no Python source.
+    #[error(
+        "{SOURCE_VARIABLE} is not set or empty; set it to Python source that defines at least one function"
+    )]
+    NoSource,
+    /// A number is not one, or out of range.
+    #[error("{variable} is {value:?}; set it to {wanted}")]
+    BadNumber {
+        /// The environment variable.
+        variable: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What it may be.
+        wanted: &'static str,
+    },
+}
+
+impl ToolServerConfig {
+    /// The configuration for `source`, everything else as it is where no variable is set.
+    pub fn new(source: impl Into<String>) -> Self {
+        Self {
+            source: source.into(),
+            python: PathBuf::from("python3"),
+            workers: DEFAULT_WORKERS,
+            call_timeout: DEFAULT_TIMEOUT,
+            hosts: HostPolicy::default(),
+        }
+    }
+
+    /// Reads the configuration through `variable`, which gives an environment variable's value.
+    ///
+    /// # Errors
+    /// When the source is missing or a number cannot be used.
+    pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        let mut config = Self::new(set(SOURCE_VARIABLE).ok_or(ConfigError::NoSource)?);
+        if let Some(python) = set(PYTHON_VARIABLE) {
+            config.python = PathBuf::from(python.trim());
+        }
+        if let Some(value) = set(WORKERS_VARIABLE) {
+            let workers = value
+                .trim()
+                .parse()
+                .ok()
+                .filter(|workers| (1..=MAX_WORKERS).contains(workers));
+            config.workers = workers.ok_or(ConfigError::BadNumber {
+                variable: WORKERS_VARIABLE,
+                value,
+                wanted: "a whole number from 1 to 64",
+            })?;
+        }
+        if let Some(value) = set(TIMEOUT_VARIABLE) {
+            let seconds = value
+                .trim()
+                .parse::<f64>()
+                .ok()
+                .filter(|seconds| (0.1..=86_400.0).contains(seconds));
+            let seconds = seconds.ok_or(ConfigError::BadNumber {
+                variable: TIMEOUT_VARIABLE,
+                value,
+                wanted: "seconds, from 0.1 to 86400",
+            })?;
+            config.call_timeout = Duration::from_secs_f64(seconds);
+        }
+        if let Some(hosts) = set(HOSTS_VARIABLE) {
+            config.hosts = HostPolicy::listed(&hosts);
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(pairs: &[(&str, &str)]) -> Result<ToolServerConfig, ConfigError> {
+        ToolServerConfig::from_env(|name| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_defaults_hold_where_nothing_is_set() {
+        let config = parse(&[("MCP_TOOLS_STRING", "def f(): pass")]).unwrap();
+        assert_eq!(
+            (
+                config.source.as_str(),
+                config.python.to_str(),
+                config.workers,
+                config.call_timeout.as_secs()
+            ),
+            ("def f(): pass", Some("python3"), 2, 60)
+        );
+    }
+
+    #[test]
+    fn every_variable_is_read() {
+        let config = parse(&[
+            ("MCP_TOOLS_STRING", "def f(): pass"),
+            ("KAOS_PYTHON", "/opt/python3.13"),
+            ("KAOS_TOOL_WORKERS", "4"),
+            ("KAOS_TOOL_TIMEOUT_SECONDS", "0.5"),
+        ])
+        .unwrap();
+        assert_eq!(
+            (
+                config.python.to_str(),
+                config.workers,
+                config.call_timeout.as_millis()
+            ),
+            (Some("/opt/python3.13"), 4, 500)
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named_with_the_fix() {
+        let said = |pairs: &[(&str, &str)]| parse(pairs).unwrap_err().to_string();
+        let source = ("MCP_TOOLS_STRING", "def f(): pass");
+        assert_eq!(
+            said(&[("MCP_TOOLS_STRING", " \n")]),
+            "MCP_TOOLS_STRING is not set or empty; set it to Python source that defines at least one function"
+        );
+        assert_eq!(
+            said(&[source, ("KAOS_TOOL_WORKERS", "0")]),
+            "KAOS_TOOL_WORKERS is \"0\"; set it to a whole number from 1 to 64"
+        );
+        assert_eq!(
+            said(&[source, ("KAOS_TOOL_TIMEOUT_SECONDS", "soon")]),
+            "KAOS_TOOL_TIMEOUT_SECONDS is \"soon\"; set it to seconds, from 0.1 to 86400"
+        );
+        assert!(parse(&[source, ("KAOS_TOOL_TIMEOUT_SECONDS", "NaN")]).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The tools as an MCP server: what `rmcp` asks, answered by the [pool](super::pool).
+
+use std::sync::Arc;
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
+        ListToolsResult, PaginatedRequestParams, ResourceContents, ServerCapabilities, ServerConfig, Tool,
+    },
+    service::RequestContext,
+};
+use serde_json::Value;
+
+use super::{
+    pool::Pool,
+    worker::{Answer, Content, Definition},
+};
+
+/// One per request; the pool behind it is shared.
+#[derive(Clone)]
+pub(super) struct Tools {
+    pool: Arc<Pool>,
+}
+
+impl Tools {
+    pub(super) fn new(pool: Arc<Pool>) -> Self {
+        Self { pool }
+    }
+
+    fn unknown(&self, name: &str) -> ErrorData {
+        let known: Vec<&str> = self.pool.tools().iter().map(|tool| tool.name.as_str()).collect();
+        ErrorData::invalid_params(
+            format!("unknown tool {name:?}; the tools are: {}", known.join(", ")),
+            None,
+        )
+    }
+}
+
+impl ServerHandler for Tools {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("kaos-tools", env!("CARGO_PKG_VERSION")))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.pool
+            .tools()
+            .iter()
+            .find(|tool| tool.name == name)
+            .map(described)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(
+            self.pool.tools().iter().map(described).collect(),
+        ))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.into_owned();
+        if self.get_tool(&name).is_none() {
+            return Err(self.unknown(&name));
+        }
+        let answer = tokio::select! {
+            answer = self.pool.call(name.clone(), request.arguments.unwrap_or_default()) => answer,
+            () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
+        };
+        let result = match answer {
+            Ok(Answer::Returned { content, structured }) => {
+                let blocks = content.into_iter().map(|part| block(part, &name)).collect();
+                let mut result = CallToolResult::success(blocks);
+                result.structured_content = structured.map(Value::Object);
+                result
+            }
+            Ok(Answer::Failed(message)) => CallToolResult::error(vec![ContentBlock::text(message)]),
+            Err(error) => CallToolResult::error(vec![ContentBlock::text(format!("{name}: {error}"))]),
+        };
+        Ok(result.into())
+    }
+}
+
+fn described(tool: &Definition) -> Tool {
+    let description = (!tool.description.is_empty()).then(|| tool.description.clone().into());
+    Tool::new_with_raw(tool.name.clone(), description, tool.schema.clone())
+}
+
+fn block(part: Content, tool: &str) -> ContentBlock {
+    match part {
+        Content::Text { text } => ContentBlock::text(text),
+        Content::Data { data, mime } if mime.starts_with("image/") => ContentBlock::image(data, mime),
+        Content::Data { data, mime } => {
+            let uri = format!("tool://{tool}/result");
+            ContentBlock::resource(ResourceContents::blob(data, uri).with_mime_type(mime))
+        }
+    }
+}

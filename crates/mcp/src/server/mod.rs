@@ -1,0 +1,138 @@
+//! Python functions served as MCP tools: the role `kaos serve tools`.
+//!
+//! Owns the HTTP front (`/mcp`, `/health`, `/ready`) and the Python workers behind it. Requests carry no
+//! session: any replica answers any request, and a restart is not noticed by clients. Module state of the
+//! Python source lives in each worker by itself and is lost with it.
+//!
+//! Never runs user code in this process, and never lets it write to the protocol: see `python/worker.py`.
+
+mod config;
+mod handler;
+mod hosts;
+mod pool;
+mod worker;
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    middleware,
+    response::{IntoResponse, Response},
+    routing,
+};
+use kaos_seams::Seams;
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use self::{
+    config::{
+        ConfigError, HOSTS_VARIABLE, PYTHON_VARIABLE, SOURCE_VARIABLE, TIMEOUT_VARIABLE, ToolServerConfig,
+        WORKERS_VARIABLE,
+    },
+    hosts::HostPolicy,
+    worker::StartError,
+};
+use self::{handler::Tools, pool::Pool};
+
+/// How long calls that are running may go on after the shutdown has begun; within the 30 s of a pod.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// Why the tool server ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The tools could not be loaded.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The listener failed.
+    #[error("the tool server cannot serve: {0}")]
+    Serve(#[from] io::Error),
+}
+
+/// Serves the tools of `config` on `listener` until `shutdown`, then lets running calls end.
+///
+/// # Errors
+/// When the Python source cannot be loaded, at once and with the place; or when the listener fails.
+pub async fn serve(
+    config: ToolServerConfig,
+    listener: TcpListener,
+    seams: Seams,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    let guard = config.hosts.clone().on(listener.local_addr()?);
+    let pool = tokio::select! {
+        pool = Pool::start(config, seams) => Arc::new(pool?),
+        () = shutdown.cancelled() => return Ok(()),
+    };
+    let names: Vec<&str> = pool.tools().iter().map(|tool| tool.name.as_str()).collect();
+    tracing::info!(address = %listener.local_addr()?, tools = names.join(", "), "serving tools");
+
+    let drained = CancellationToken::new();
+    let app = router(pool, drained.clone()).layer(middleware::from_fn_with_state(guard, hosts::guard));
+    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    tokio::select! {
+        result = serving => result?,
+        () = async { shutdown.cancelled().await; tokio::time::sleep(DRAIN).await } => {
+            tracing::warn!("calls were still running at the end of the shutdown and are stopped");
+        }
+    }
+    drained.cancel();
+    Ok(())
+}
+
+fn router(pool: Arc<Pool>, stop: CancellationToken) -> Router {
+    let tools = Tools::new(pool.clone());
+    // The host check is ours, for this one knows no names below a domain; see `hosts`.
+    let config = StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .with_cancellation_token(stop);
+    let sessions = Arc::new(NeverSessionManager::default());
+    let mcp = StreamableHttpService::new(move || Ok(tools.clone()), sessions, config);
+    Router::new()
+        .route("/mcp", routing::post_service(mcp).get(no_stream))
+        .route(
+            "/health",
+            routing::get(|| async { Json(json!({"status": "healthy"})) }),
+        )
+        .route("/ready", routing::get(ready))
+        .with_state(pool)
+}
+
+/// There is nothing to stream outside of calls. Probes that send a bare GET hear that the endpoint is there.
+async fn no_stream(headers: HeaderMap) -> Response {
+    let streams = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/event-stream"));
+    if streams {
+        (
+            StatusCode::METHOD_NOT_ALLOWED,
+            [(header::ALLOW, "POST")],
+            "this server opens no stream\n",
+        )
+            .into_response()
+    } else {
+        let error = json!({"code": -32600, "message": "send MCP requests by POST"});
+        (
+            StatusCode::NOT_ACCEPTABLE,
+            Json(json!({"jsonrpc": "2.0", "id": null, "error": error})),
+        )
+            .into_response()
+    }
+}
+
+async fn ready(State(pool): State<Arc<Pool>>) -> Response {
+    let workers = pool.living();
+    if workers == 0 {
+        let body = json!({"status": "not ready", "reason": "no Python worker is running"});
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response();
+    }
+    Json(json!({"status": "ready", "workers": workers})).into_response()
+}

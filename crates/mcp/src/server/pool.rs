@@ -1,0 +1,237 @@
+//! The workers of the server: who runs the next call, and what becomes of a worker that failed.
+//!
+//! Each slot owns one worker and runs one call at a time. A worker that ends, answers nonsense or is still
+//! busy at the deadline is killed and replaced; only the call it was running fails. Nothing is retried: a
+//! tool may have effects.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use kaos_seams::Seams;
+use serde_json::{Map, Value};
+use tokio::{
+    sync::{Mutex, mpsc, oneshot},
+    task::JoinSet,
+    time::Instant,
+};
+
+use super::{
+    config::ToolServerConfig,
+    worker::{Answer, Broken, Definition, StartError, Worker},
+};
+
+/// Waits between attempts to replace a worker.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const LAST_DELAY: Duration = Duration::from_secs(10);
+/// A worker that has lived this long was sound: the next one is started at once.
+const SOUND_LIFE: Duration = Duration::from_secs(10);
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallError {
+    #[error("no worker was free within {0} s; the tools are busy")]
+    Busy(f64),
+    #[error("the call was stopped after {0} s, its time limit")]
+    TimedOut(f64),
+    #[error("the call failed: {0}")]
+    Broken(#[from] Broken),
+    #[error("the tool server is stopping")]
+    Stopping,
+}
+
+struct Job {
+    tool: String,
+    arguments: Map<String, Value>,
+    reply: oneshot::Sender<Result<Answer, CallError>>,
+}
+
+/// Running workers. Dropping it kills them.
+pub(super) struct Pool {
+    jobs: mpsc::UnboundedSender<(oneshot::Sender<()>, Job)>,
+    tools: Arc<[Definition]>,
+    living: Arc<AtomicUsize>,
+    call_timeout: Duration,
+    _slots: JoinSet<()>,
+}
+
+/// What all slots share.
+#[derive(Clone)]
+struct Shared {
+    config: Arc<ToolServerConfig>,
+    seams: Seams,
+    jobs: Arc<Mutex<mpsc::UnboundedReceiver<(oneshot::Sender<()>, Job)>>>,
+    living: Arc<AtomicUsize>,
+}
+
+impl Pool {
+    /// Starts a worker, which shows whether the source can be served, and then the others beside it.
+    pub(super) async fn start(config: ToolServerConfig, seams: Seams) -> Result<Self, StartError> {
+        let first = Worker::start(&config).await?;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let shared = Shared {
+            config: Arc::new(config),
+            seams,
+            jobs: Arc::new(Mutex::new(receiver)),
+            living: Arc::new(AtomicUsize::new(0)),
+        };
+        let tools = first.tools.clone();
+        let mut slots = JoinSet::new();
+        let mut first = Some(Living::new(first, &shared.living));
+        for _ in 0..shared.config.workers {
+            slots.spawn(slot(shared.clone(), first.take()));
+        }
+        Ok(Self {
+            jobs: sender,
+            tools,
+            living: shared.living,
+            call_timeout: shared.config.call_timeout,
+            _slots: slots,
+        })
+    }
+
+    /// The tools of the source, in its order.
+    pub(super) fn tools(&self) -> &[Definition] {
+        &self.tools
+    }
+
+    /// How many workers can run a call, or are running one.
+    pub(super) fn living(&self) -> usize {
+        self.living.load(Ordering::Relaxed)
+    }
+
+    /// Runs a call on the next free worker. Dropping the future takes the call back if no worker has begun
+    /// it; one that has runs to its end or its deadline.
+    pub(super) async fn call(
+        &self,
+        tool: String,
+        arguments: Map<String, Value>,
+    ) -> Result<Answer, CallError> {
+        let (reply, answer) = oneshot::channel();
+        let (begun, begins) = oneshot::channel();
+        self.jobs
+            .send((
+                begun,
+                Job {
+                    tool,
+                    arguments,
+                    reply,
+                },
+            ))
+            .map_err(|_| CallError::Stopping)?;
+        match tokio::time::timeout(self.call_timeout, begins).await {
+            Ok(Ok(())) => answer.await.unwrap_or(Err(CallError::Stopping)),
+            Ok(Err(_)) => Err(CallError::Stopping),
+            Err(_) => Err(CallError::Busy(self.call_timeout.as_secs_f64())),
+        }
+    }
+}
+
+/// A worker that counts as living.
+struct Living {
+    worker: Worker,
+    since: Instant,
+    count: Arc<AtomicUsize>,
+}
+
+impl Living {
+    fn new(worker: Worker, count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self {
+            worker,
+            since: Instant::now(),
+            count: count.clone(),
+        }
+    }
+}
+
+impl Drop for Living {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Runs calls one after another until the pool is dropped.
+async fn slot(shared: Shared, first: Option<Living>) {
+    let mut delay = Duration::ZERO;
+    let mut current = first;
+    loop {
+        let mut living = match current.take() {
+            Some(living) => living,
+            None => replace(&shared, &mut delay).await,
+        };
+        let job = tokio::select! {
+            job = next(&shared) => job,
+            how = living.worker.ended() => {
+                tracing::warn!(how, "an idle tool worker ended; it is replaced");
+                delay = delay_after(living.since, delay);
+                continue;
+            }
+        };
+        let Some(job) = job else { return };
+        let limit = shared.config.call_timeout;
+        let call = living.worker.call(&job.tool, &job.arguments);
+        let result = match tokio::time::timeout(limit, call).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(broken)) => Err(CallError::Broken(broken)),
+            Err(_) => Err(CallError::TimedOut(limit.as_secs_f64())),
+        };
+        match &result {
+            Ok(_) => {
+                delay = Duration::ZERO;
+                current = Some(living);
+            }
+            Err(error) => {
+                tracing::warn!(tool = job.tool, %error, "a tool worker is replaced");
+                delay = delay_after(living.since, delay);
+                // Killed before the caller hears of it: a stopped call has no effects from then on.
+                drop(living);
+            }
+        }
+        // The caller may have gone; its answer then goes nowhere.
+        let _ = job.reply.send(result);
+    }
+}
+
+/// The next call that still has a caller; `None` when the pool is gone.
+async fn next(shared: &Shared) -> Option<Job> {
+    let mut jobs = shared.jobs.lock().await;
+    loop {
+        let (begun, job) = jobs.recv().await?;
+        if begun.send(()).is_ok() {
+            return Some(job);
+        }
+    }
+}
+
+/// A new worker, however long it takes.
+async fn replace(shared: &Shared, delay: &mut Duration) -> Living {
+    loop {
+        if !delay.is_zero() {
+            tokio::time::sleep(shared.seams.random.jitter(*delay)).await;
+        }
+        match Worker::start(&shared.config).await {
+            Ok(worker) => return Living::new(worker, &shared.living),
+            Err(error) => {
+                *delay = longer(*delay);
+                tracing::error!(%error, "a tool worker cannot be started; trying again");
+            }
+        }
+    }
+}
+
+fn delay_after(since: Instant, delay: Duration) -> Duration {
+    if since.elapsed() >= SOUND_LIFE {
+        Duration::ZERO
+    } else {
+        longer(delay)
+    }
+}
+
+fn longer(delay: Duration) -> Duration {
+    (delay * 2).clamp(FIRST_DELAY, LAST_DELAY)
+}
