@@ -261,6 +261,16 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_answer_is_a_single_chunk() {
+        let mut message = Message::assistant("so");
+        message.tool_calls = vec![ToolCall::new("a", "add", "{}"), ToolCall::new("b", "sub", "{}")];
+        let whole = ChatResponse::new("c", 5, "m", message, FinishReason::ToolCalls, Usage::new(1, 2));
+        let mut accumulator = ChunkAccumulator::new();
+        accumulator.push(&whole.clone().into());
+        assert_eq!(accumulator.into_response(), whole);
+    }
+
+    #[test]
     fn no_chunks_are_no_answer() {
         assert!(ChunkAccumulator::new().into_response().choices.is_empty());
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ErrorBody, ErrorResponse, Extra, FinishReason, Role, Usage, lenient, sse};
+use crate::{ChatResponse, ErrorBody, ErrorResponse, Extra, FinishReason, Role, Usage, lenient, sse};
 
 /// One event of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +63,46 @@ impl ChatChunk {
             choices: Vec::new(),
             usage: Some(usage),
             ..chunk
+        }
+    }
+}
+
+/// A whole answer as a single chunk: for callers who asked for a stream of a server that gives none.
+impl From<ChatResponse> for ChatChunk {
+    fn from(response: ChatResponse) -> Self {
+        let choices = response.choices.into_iter().map(|choice| {
+            let message = choice.message;
+            let tool_calls = message.tool_calls.into_iter().zip(0..).map(|(call, index)| ToolCallDelta {
+                index: Some(index),
+                id: Some(call.id),
+                kind: Some(call.kind),
+                function: FunctionDelta {
+                    name: Some(call.function.name),
+                    arguments: Some(call.function.arguments),
+                    extra: call.function.extra,
+                },
+                extra: call.extra,
+            });
+            ChunkChoice {
+                index: choice.index,
+                delta: Delta {
+                    role: Some(message.role),
+                    content: message.content.map(|content| content.text()),
+                    tool_calls: tool_calls.collect(),
+                    extra: message.extra,
+                },
+                finish_reason: choice.finish_reason,
+                extra: choice.extra,
+            }
+        });
+        Self {
+            id: response.id,
+            object: object(),
+            created: response.created,
+            model: response.model,
+            choices: choices.collect(),
+            usage: response.usage,
+            extra: response.extra,
         }
     }
 }

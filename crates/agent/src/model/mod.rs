@@ -1,0 +1,52 @@
+//! The model as the agent sees it: asked with a request, it answers in chunks.
+
+mod client;
+#[cfg(test)]
+mod tests;
+
+use std::{pin::Pin, time::Duration};
+
+use async_trait::async_trait;
+use futures::Stream;
+use kaos_openai::{ChatChunk, ChatRequest};
+
+pub(crate) use client::ModelClient;
+
+/// The pieces of an answer as they arrive. It ends after an error.
+pub(crate) type ChunkStream = Pin<Box<dyn Stream<Item = Result<ChatChunk, ModelError>> + Send>>;
+
+/// What answers chat completions.
+#[async_trait]
+pub(crate) trait Model: Send + Sync {
+    /// Asks for an answer.
+    async fn ask(&self, request: ChatRequest) -> Result<ChunkStream, ModelError>;
+
+    /// Whether it can be asked.
+    async fn check(&self) -> Result<(), ModelError>;
+}
+
+/// Why there is no answer, or not all of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ModelError {
+    /// No connection, or one that broke.
+    #[error("model API {url} is not reachable: {reason}")]
+    Unreachable { url: String, reason: String },
+    /// It took a request, but stayed silent for too long.
+    #[error("model API {url} sent nothing for {} s", .silence.as_secs_f64())]
+    Silent { url: String, silence: Duration },
+    /// It answered with an HTTP status that is not a success.
+    #[error("model API {url} answered HTTP {status}{}{said}", if .said.is_empty() { "" } else { ": " })]
+    Refused { url: String, status: u16, said: String },
+    /// It reported an error after it had begun to answer.
+    #[error("model API {url} failed in its answer: {said}")]
+    Failed { url: String, said: String },
+    /// Its answer is not one.
+    #[error("model API {url} sent an answer that cannot be read: {reason}")]
+    Unreadable { url: String, reason: String },
+    /// Its answer stopped in the middle.
+    #[error("model API {url} ended its answer in the middle: {reason}")]
+    CutOff { url: String, reason: String },
+    /// Its answer is longer than is sensible.
+    #[error("model API {url} sent an answer of more than {limit} bytes")]
+    TooLarge { url: String, limit: usize },
+}

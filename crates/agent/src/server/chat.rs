@@ -1,0 +1,206 @@
+//! `POST /v1/chat/completions`.
+
+use std::{pin::pin, time::Duration};
+
+use axum::{
+    Json,
+    body::{Body, Bytes},
+    extract::{State, rejection::BytesRejection},
+    response::{IntoResponse, Response},
+};
+use futures::{Stream, StreamExt};
+use http::{HeaderMap, StatusCode, header};
+use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, Message, sse};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{App, BODY_LIMIT, frames::Frames, refusal::Refusal};
+use crate::{
+    drive::{Event, drive},
+    run::{AgentRun, Identity, Settings, conversation},
+};
+
+/// How long a stream may be silent before a comment is sent, so that nothing on the way takes it for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_FRAME: &[u8] = b": keep-alive\n\n";
+
+/// The model's name in the answer to a request that names none.
+const UNNAMED: &str = "agent";
+
+pub(crate) async fn completions(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Refusal> {
+    let body = body.map_err(unread)?;
+    require_json(&headers)?;
+    let request: ChatRequest = serde_json::from_slice(&body).map_err(|error| {
+        Refusal::bad_request(format!("request body is not a chat completion request: {error}"))
+    })?;
+    let (stream, include_usage) = (request.stream, request.include_usage());
+    let model = if request.model.is_empty() {
+        UNNAMED.to_owned()
+    } else {
+        request.model.clone()
+    };
+    let run = begin(&app, request)?;
+    let id = format!("chatcmpl-{}", app.seams.random.hex(16));
+    let frames = Frames::new(id, app.now(), model, run.max_steps(), include_usage);
+    tracing::debug!(id = frames.id, stream, "chat completion begins");
+    if stream {
+        Ok(streamed(&app, run, frames))
+    } else {
+        whole(&app, run, frames).await
+    }
+}
+
+fn unread(rejection: BytesRejection) -> Refusal {
+    match rejection.status() {
+        status @ StatusCode::PAYLOAD_TOO_LARGE => Refusal::new(
+            status,
+            format!("request body is larger than {} MiB", BODY_LIMIT >> 20),
+        ),
+        status => Refusal::new(status, rejection.body_text()),
+    }
+}
+
+/// Only JSON that says so: a web page can send anything else to a local agent without asking, and the agent's
+/// tools may have effects.
+fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let media_type = kind
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    if media_type == "application/json" || media_type.ends_with("+json") {
+        return Ok(());
+    }
+    let detail = format!("content type must be application/json, found {kind:?}");
+    Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+}
+
+/// The run that a request asks for.
+fn begin(app: &App, request: ChatRequest) -> Result<AgentRun, Refusal> {
+    let ChatRequest {
+        messages,
+        tools,
+        tool_choice,
+        extra: mut parameters,
+        ..
+    } = request;
+    if messages.is_empty() {
+        return Err(Refusal::bad_request("messages are required"));
+    }
+    if !tools.is_empty() || parameters.contains_key("functions") {
+        return Err(Refusal::bad_request(
+            "tools are not supported: an agent calls the tools it is set up with",
+        ));
+    }
+    match parameters.remove("n") {
+        None | Some(Value::Null) => {}
+        Some(n) if n.as_u64() == Some(1) => {}
+        Some(n) => {
+            return Err(Refusal::bad_request(format!(
+                "n is {n}, but an agent gives one answer: leave it out"
+            )));
+        }
+    }
+    // Meant for the agent, and unknown to models.
+    parameters.remove("session_id");
+    let identity = Identity {
+        name: &app.config.name,
+        description: &app.config.description,
+        instructions: &app.config.instructions,
+    };
+    let messages: Vec<Message> = conversation(identity, messages)
+        .ok_or_else(|| Refusal::bad_request("No user or task-delegation message found"))?;
+    let settings = Settings {
+        model: app.config.model.clone(),
+        max_steps: app.config.max_steps,
+        tool_choice,
+        parameters,
+    };
+    let tools = app
+        .dependencies
+        .tools
+        .offered()
+        .iter()
+        .map(|tool| tool.definition())
+        .collect();
+    Ok(AgentRun::new(settings, messages, tools))
+}
+
+async fn whole(app: &App, run: AgentRun, frames: Frames) -> Result<Response, Refusal> {
+    let mut events = pin!(drive(run, app.means()));
+    let finished = async {
+        loop {
+            match events.next().await {
+                Some(Event::Finished { outcome, usage, .. }) => return Some((outcome, usage)),
+                Some(Event::Content { .. } | Event::ToolCall { .. } | Event::ToolResult { .. }) => {}
+                None => return None,
+            }
+        }
+    };
+    let Some((outcome, usage)) = app.cut.run_until_cancelled(finished).await.flatten() else {
+        return Err(Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the agent is shutting down",
+        ));
+    };
+    let message = Message::assistant(outcome.text());
+    let Frames {
+        id, created, model, ..
+    } = frames;
+    Ok(Json(ChatResponse::new(
+        id,
+        created,
+        model,
+        message,
+        outcome.finish_reason(),
+        usage,
+    ))
+    .into_response())
+}
+
+fn streamed(app: &App, run: AgentRun, frames: Frames) -> Response {
+    let frames =
+        Box::pin(body(drive(run, app.means()), frames)).take_until(app.cut.clone().cancelled_owned());
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::CONNECTION, "keep-alive"),
+    ];
+    (headers, Body::from_stream(frames)).into_response()
+}
+
+/// The bytes of a stream of events.
+fn body(
+    events: impl Stream<Item = Event> + Send,
+    mut frames: Frames,
+) -> impl Stream<Item = Result<Bytes, serde_json::Error>> + Send {
+    async_stream::try_stream! {
+        let mut events = pin!(events);
+        yield encode(&[frames.start()])?;
+        loop {
+            match timeout(KEEP_ALIVE, events.next()).await {
+                Err(_) => yield Bytes::from_static(KEEP_ALIVE_FRAME),
+                Ok(Some(event)) => yield encode(&frames.chunks(event))?,
+                Ok(None) => break,
+            }
+        }
+        yield Bytes::from_static(sse::DONE_FRAME);
+    }
+}
+
+fn encode(chunks: &[ChatChunk]) -> Result<Bytes, serde_json::Error> {
+    let mut bytes = Vec::new();
+    for chunk in chunks {
+        bytes.append(&mut sse::frame(chunk)?);
+    }
+    Ok(bytes.into())
+}

@@ -1,0 +1,110 @@
+//! The agent's HTTP server: the Chat Completions API, what the agent is, and whether it is ready.
+
+mod chat;
+mod frames;
+mod info;
+mod refusal;
+#[cfg(test)]
+mod tests;
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    routing::{get, post},
+};
+use http::StatusCode;
+use kaos_seams::Seams;
+use tokio::{net::TcpListener, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::{config::Config, dependencies::Dependencies, drive::Means, pace::Pace, server::refusal::Refusal};
+
+/// How large a request may be, in bytes.
+const BODY_LIMIT: usize = 4 << 20;
+/// How long connections may take to close once all answers have been cut off.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// What the handlers share.
+#[derive(Clone)]
+pub(crate) struct App {
+    config: Arc<Config>,
+    dependencies: Arc<Dependencies>,
+    seams: Seams,
+    /// When the agent began, in seconds since the epoch.
+    started: i64,
+    /// Ends the answers that are still going on.
+    cut: CancellationToken,
+}
+
+impl App {
+    pub(crate) fn new(config: Config, dependencies: Arc<Dependencies>, seams: Seams) -> Self {
+        let started = seams.clock.now().as_second();
+        Self {
+            config: Arc::new(config),
+            dependencies,
+            seams,
+            started,
+            cut: CancellationToken::new(),
+        }
+    }
+
+    fn means(&self) -> Means {
+        Means {
+            model: self.dependencies.model.clone(),
+            tools: self.dependencies.tools.clone(),
+            tool_timeout: self.config.tool_timeout,
+        }
+    }
+
+    fn now(&self) -> i64 {
+        self.seams.clock.now().as_second()
+    }
+}
+
+/// The routes.
+pub(crate) fn router(app: App) -> Router {
+    Router::new()
+        .route("/health", get(info::health))
+        .route("/ready", get(info::ready))
+        .route("/.well-known/agent", get(info::card))
+        .route("/v1/models", get(info::models))
+        .route("/v1/chat/completions", post(chat::completions))
+        .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "Not Found"))
+        .method_not_allowed_fallback(async || {
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+        })
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(app)
+}
+
+/// Serves until `shutdown`, then for as long as answers that have begun may take.
+pub(crate) async fn serve(app: App, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+    let (cut, grace) = (app.cut.clone(), app.config.shutdown_grace);
+    let pace = Pace::new(app.seams.random.clone());
+    let dependencies = app.dependencies.clone();
+    let listening =
+        axum::serve(listener, router(app)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    let listening = async {
+        let result = listening.await;
+        // A listener that failed by itself ends the rest, too.
+        shutdown.cancel();
+        result
+    };
+    let serving = async { tokio::join!(listening, dependencies.watch(&pace, &shutdown)).0 };
+    let deadline = async {
+        shutdown.cancelled().await;
+        sleep(grace).await;
+        tracing::warn!(
+            grace_seconds = grace.as_secs_f64(),
+            "answers that have not ended are cut off"
+        );
+        cut.cancel();
+        sleep(CLOSING).await;
+    };
+    tokio::select! {
+        result = serving => result,
+        () = deadline => Ok(()),
+    }
+}

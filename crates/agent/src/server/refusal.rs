@@ -1,0 +1,34 @@
+//! Answers to requests that are not served: `{"detail": ...}`, as callers of KAOS agents know them.
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use serde_json::json;
+
+/// Why a request is not served.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    detail: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+        }
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.status, Json(json!({"detail": self.detail}))).into_response()
+    }
+}
