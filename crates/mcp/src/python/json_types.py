@@ -1,5 +1,7 @@
-"""Python types and values as JSON, both ways: the schema of a type hint, the arguments that a model sends
-converted to the types a function asks for, and what a function returns as JSON data.
+"""Python types and values as JSON, both ways.
+
+The schema of a type hint, the arguments that a model sends converted to the types that a function
+asks for, and what a function returns as JSON data.
 """
 
 from __future__ import annotations
@@ -20,8 +22,15 @@ import uuid
 
 EMPTY = inspect.Parameter.empty
 UNIONS = (typing.Union, getattr(types, "UnionType", typing.Union))
-ARRAYS = (list, set, frozenset, tuple, collections.abc.Sequence, collections.abc.Iterable,
-          collections.abc.Set)
+ARRAYS = (
+    list,
+    set,
+    frozenset,
+    tuple,
+    collections.abc.Sequence,
+    collections.abc.Iterable,
+    collections.abc.Set,
+)
 MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 SCALARS = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 # Types that travel as text: how to read them, and their JSON Schema format.
@@ -66,8 +75,11 @@ def fields_of(hint: typing.Any) -> dict[str, tuple[typing.Any, bool]] | None:
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint, include_extras=True)
         missing = dataclasses.MISSING
-        return {f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
-                for f in dataclasses.fields(hint) if f.init}
+        return {
+            f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
+            for f in dataclasses.fields(hint)
+            if f.init
+        }
     if is_class(hint) and issubclass(hint, dict) and hasattr(hint, "__required_keys__"):
         hints = typing.get_type_hints(hint)
         return {name: (kind, name in hint.__required_keys__) for name, kind in hints.items()}
@@ -90,11 +102,20 @@ def schema_of(hint: typing.Any, outer: tuple[typing.Any, ...] = ()) -> dict[str,
     if origin is typing.Literal:
         return literal_schema(list(args))
     if origin in ARRAYS or hint in ARRAYS:
-        items = args[0] if args and (origin is not tuple or args[-1] is ... or len(set(args)) == 1) else EMPTY
-        schema = {"type": "array", "items": schema_of(items, outer)}
-        return {**schema, "uniqueItems": True} if (origin or hint) in (set, frozenset) else schema
+        # Of a mixed tuple only the length is said: not every model reads a schema per item.
+        uniform = args and (origin is not tuple or args[-1] is ... or len(set(args)) == 1)
+        array: dict[str, typing.Any] = {
+            "type": "array",
+            "items": schema_of(args[0] if uniform else EMPTY, outer),
+        }
+        if origin is tuple and args and args[-1] is not ...:
+            array.update(minItems=len(args), maxItems=len(args))
+        return {**array, "uniqueItems": True} if (origin or hint) in (set, frozenset) else array
     if origin in MAPPINGS or hint in MAPPINGS:
-        return {"type": "object", "additionalProperties": schema_of(args[1] if args else EMPTY, outer)}
+        return {
+            "type": "object",
+            "additionalProperties": schema_of(args[1] if args else EMPTY, outer),
+        }
     if is_class(hint) and issubclass(hint, enum.Enum):
         return literal_schema([member.value for member in hint])
     if hint in SCALARS:
@@ -106,13 +127,17 @@ def schema_of(hint: typing.Any, outer: tuple[typing.Any, ...] = ()) -> dict[str,
         return {"type": "string", "format": form} if form else {"type": "string"}
     fields = fields_of(hint)
     if fields is None:
-        raise Refused(f"the type {describe(hint)} has no JSON form; use str, int, float, bool, list, dict, "
-                      "Literal, an Enum, a dataclass or a TypedDict")
+        raise Refused(
+            f"the type {describe(hint)} has no JSON form; use str, int, float, bool, list, dict, "
+            "Literal, an Enum, a dataclass or a TypedDict"
+        )
     if hint in outer:
         return {"type": "object"}
-    return {"type": "object",
-            "properties": {name: schema_of(kind, (*outer, hint)) for name, (kind, _) in fields.items()},
-            "required": [name for name, (_, required) in fields.items() if required]}
+    return {
+        "type": "object",
+        "properties": {name: schema_of(kind, (*outer, hint)) for name, (kind, _) in fields.items()},
+        "required": [name for name, (_, required) in fields.items() if required],
+    }
 
 
 def convert(hint: typing.Any, value: typing.Any, path: str) -> typing.Any:
@@ -129,7 +154,9 @@ def convert(hint: typing.Any, value: typing.Any, path: str) -> typing.Any:
         return convert(args[0], value, path)
     if origin in UNIONS:
         # An exact fit first, so that "5" stays a string for `int | str`.
-        for arg in sorted(args, key=lambda arg: type(value) is not (type(None) if arg is None else arg)):
+        for arg in sorted(
+            args, key=lambda arg: type(value) is not (type(None) if arg is None else arg)
+        ):
             try:
                 return convert(arg, value, path)
             except Refused:
@@ -147,18 +174,17 @@ def convert(hint: typing.Any, value: typing.Any, path: str) -> typing.Any:
     if origin in ARRAYS or hint in ARRAYS:
         if not isinstance(value, list):
             raise refuse("a list")
-        if origin is tuple and args and args[-1] is not ...:
-            if len(args) != len(value):
-                raise refuse(f"a list of {len(args)}")
-            return tuple(convert(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(args, value)))
-        items = [convert(args[0] if args else EMPTY, item, f"{path}[{i}]") for i, item in enumerate(value)]
-        kind = origin or hint
-        return kind(items) if kind in (set, frozenset, tuple) else items
+        if origin is tuple and args and args[-1] is not ... and len(args) != len(value):
+            raise refuse(f"a list of {len(args)}")
+        return convert_array(origin or hint, args, value, path)
     if origin in MAPPINGS or hint in MAPPINGS:
         if not isinstance(value, dict):
             raise refuse("an object")
         keys, values = args or (EMPTY, EMPTY)
-        return {convert(keys, key, path): convert(values, item, f"{path}.{key}") for key, item in value.items()}
+        return {
+            convert(keys, key, path): convert(values, item, f"{path}.{key}")
+            for key, item in value.items()
+        }
     if is_class(hint) and issubclass(hint, enum.Enum):
         for member in hint:
             if value in (to_json(member.value), member.name):
@@ -175,6 +201,26 @@ def convert(hint: typing.Any, value: typing.Any, path: str) -> typing.Any:
         return convert_scalar(hint, value, refuse)
     if not isinstance(value, dict):
         raise refuse("an object")
+    return convert_fields(hint, value, path)
+
+
+def convert_array(
+    kind: typing.Any, args: tuple[typing.Any, ...], values: list[typing.Any], path: str
+) -> typing.Any:
+    """A list, set or tuple with its items converted."""
+    if kind is tuple and args and args[-1] is not ...:
+        hints = list(args)
+    else:
+        hints = [args[0] if args else EMPTY] * len(values)
+    items = [
+        convert(hint, item, f"{path}[{index}]")
+        for index, (hint, item) in enumerate(zip(hints, values))
+    ]
+    return kind(items) if kind in (set, frozenset, tuple) else items
+
+
+def convert_fields(hint: typing.Any, value: dict[str, typing.Any], path: str) -> typing.Any:
+    """A dataclass or TypedDict."""
     fields = fields_of(hint) or {}
     for name in value:
         if name not in fields:
@@ -182,11 +228,15 @@ def convert(hint: typing.Any, value: typing.Any, path: str) -> typing.Any:
     for name, (_, required) in fields.items():
         if required and name not in value:
             raise Refused(f"missing field {path}.{name}")
-    return hint(**{name: convert(fields[name][0], item, f"{path}.{name}") for name, item in value.items()})
+    return hint(
+        **{name: convert(fields[name][0], item, f"{path}.{name}") for name, item in value.items()}
+    )
 
 
-def convert_scalar(hint: type, value: typing.Any, refuse: typing.Callable[[], Refused]) -> typing.Any:
-    """A number, string or boolean. Models often quote numbers: `"5"` is accepted where 5 is meant."""
+def convert_scalar(
+    hint: type, value: typing.Any, refuse: typing.Callable[[], Refused]
+) -> typing.Any:
+    """A number, string or boolean; `"5"` passes for 5, because models often quote numbers."""
     if hint is bool:
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
@@ -220,11 +270,14 @@ def to_json(value: typing.Any) -> typing.Any:
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode("ascii")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, (decimal.Decimal, uuid.UUID, pathlib.PurePath)):
         return str(value)
-    raise Refused(f"a {type(value).__name__} has no JSON form; return text, numbers, lists, dicts or dataclasses")
-
-
+    raise Refused(
+        f"a {type(value).__name__} has no JSON form; "
+        "return text, numbers, lists, dicts or dataclasses"
+    )

@@ -2,14 +2,16 @@
 
 The server starts several of these, each with the same source, and speaks to them in JSON lines:
 
-    server -> worker   {"source": "..."}                            once, first
-    worker -> server   {"tools": [{name, description, schema}]}     or {"failed": {message, line?, text?}}
-    server -> worker   {"call": 1, "tool": "add", "arguments": {...}}
-    worker -> server   {"call": 1, "content": [...], "structured"?: {...}}   or {"call": 1, "error": "..."}
+    server -> worker   {"source": "..."}                                once, first
+    worker -> server   {"tools": [{"name", "description", "schema"}]}
+                       or {"failed": {"message", "line", "text"}}
+    server -> worker   {"call": 1, "tool": "add", "arguments": {...}}   then again and again
+    worker -> server   {"call": 1, "content": [...], "structured": {...}}
+                       or {"call": 1, "error": "..."}
 
-The lines travel on copies of the first standard input and output. Descriptor 1 then becomes the log, so
-that what user code prints can never be taken for an answer. The worker ends when its input ends, even in
-the middle of a call: its server is gone.
+The lines travel on copies of the first standard input and output. Descriptor 1 then becomes the
+log, so that what user code prints can never be taken for an answer. The worker ends when its input
+ends, even in the middle of a call: its server is gone.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class Tool:
         properties, required = {}, []
         for parameter in inspect.signature(function).parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise Refused(f"{name} takes {parameter}: a model passes arguments by name; list each one")
+                raise Refused(
+                    f"{name} takes {parameter}: a model passes arguments by name; list each one"
+                )
             hint = hints.get(parameter.name, typing.Any)
             self.parameters[parameter.name] = parameter
             self.types[parameter.name] = hint
@@ -74,7 +78,13 @@ class Tool:
             self.schema["required"] = required
         self.schema["additionalProperties"] = False
 
-    def bind(self, arguments: dict[str, typing.Any]) -> tuple[list[typing.Any], dict[str, typing.Any]]:
+    def definition(self) -> dict[str, typing.Any]:
+        """What the server tells its clients."""
+        return {"name": self.name, "description": self.description, "schema": self.schema}
+
+    def bind(
+        self, arguments: dict[str, typing.Any]
+    ) -> tuple[list[typing.Any], dict[str, typing.Any]]:
         """The positional and named arguments of a call, converted to the parameters' types."""
         unknown = [name for name in arguments if name not in self.parameters]
         if unknown:
@@ -98,7 +108,9 @@ class Tool:
 def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
     """The first paragraph, and the descriptions under `Args:` by parameter name."""
     notes: dict[str, str] = {}
-    section = re.search(r"^(?:Args|Arguments|Parameters):[ \t]*\n((?:[ \t]+.*\n?|[ \t]*\n)*)", doc, re.MULTILINE)
+    section = re.search(
+        r"^(?:Args|Arguments|Parameters):[ \t]*\n((?:[ \t]+.*\n?|[ \t]*\n)*)", doc, re.MULTILINE
+    )
     if section:
         current, margin = None, None
         for line in section.group(1).splitlines():
@@ -109,7 +121,7 @@ def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
                 notes[current] = entry.group(2).strip()
             elif current and line.strip():
                 notes[current] = f"{notes[current]} {line.strip()}".strip()
-        doc = doc[:section.start()]
+        doc = doc[: section.start()]
     return " ".join(doc.strip().split("\n\n")[0].split()), notes
 
 
@@ -118,7 +130,9 @@ def result_of(value: typing.Any) -> dict[str, typing.Any]:
     if value is None:
         return {"content": []}
     if isinstance(value, (bytes, bytearray)):
-        mime = next((mime for magic, mime in IMAGES if value.startswith(magic)), "application/octet-stream")
+        mime = next(
+            (mime for magic, mime in IMAGES if value.startswith(magic)), "application/octet-stream"
+        )
         return {"content": [{"data": to_json(value), "mime": mime}]}
     data = to_json(value)
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
@@ -131,16 +145,23 @@ def result_of(value: typing.Any) -> dict[str, typing.Any]:
 def load(source: str) -> dict[str, Tool]:
     """Runs the source as a module and finds its public functions."""
     linecache.cache[FILENAME] = (len(source), None, source.splitlines(True), FILENAME)
-    # A real module, known to `sys.modules`: dataclasses and pickle look their classes' module up there.
+    # A real module, known to `sys.modules`: dataclasses and pickle look up their classes' there.
     module = sys.modules[MODULE] = types.ModuleType(MODULE)
     exec(compile(source, FILENAME, "exec", dont_inherit=True), module.__dict__)
     tools = {}
     for name, value in vars(module).items():
-        own = callable(value) and not isinstance(value, type) and getattr(value, "__module__", None) == MODULE
+        own = (
+            callable(value)
+            and not isinstance(value, type)
+            and getattr(value, "__module__", None) == MODULE
+        )
         if own and not name.startswith("_") and inspect.isroutine(inspect.unwrap(value)):
             tools[name] = Tool(name, value)
     if not tools:
-        raise Refused("it defines no public function; a tool is a function whose name has no leading underscore")
+        raise Refused(
+            "it defines no public function; "
+            "a tool is a function whose name does not start with an underscore"
+        )
     return tools
 
 
@@ -149,10 +170,15 @@ def failure(error: BaseException) -> dict[str, typing.Any]:
     if isinstance(error, Refused):
         return {"message": str(error)}
     if isinstance(error, SyntaxError) and error.filename == FILENAME:
-        return {"message": f"{type(error).__name__}: {error.msg}", "line": error.lineno,
-                "text": (error.text or "").strip()}
+        return {
+            "message": f"{type(error).__name__}: {error.msg}",
+            "line": error.lineno,
+            "text": (error.text or "").strip(),
+        }
     traceback.print_exception(type(error), error, error.__traceback__)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILENAME]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILENAME
+    ]
     place = {"line": frames[-1].lineno, "text": frames[-1].line} if frames else {}
     return {"message": message_of(error), **place}
 
@@ -164,7 +190,9 @@ def message_of(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(type(error), error)).strip()
 
 
-def run(tool: Tool, arguments: dict[str, typing.Any], loop: asyncio.AbstractEventLoop) -> dict[str, typing.Any]:
+def run(
+    tool: Tool, arguments: dict[str, typing.Any], loop: asyncio.AbstractEventLoop
+) -> dict[str, typing.Any]:
     """Calls the tool; whatever it raises fails only this call."""
     try:
         positional, named = tool.bind(arguments)
@@ -174,15 +202,16 @@ def run(tool: Tool, arguments: dict[str, typing.Any], loop: asyncio.AbstractEven
         return result_of(value)
     except Refused as error:
         return {"error": f"{tool.name}: {error}"}
-    except BaseException as error:  # sys.exit and KeyboardInterrupt too: the worker serves others after it.
+    except BaseException as error:
+        # sys.exit and KeyboardInterrupt too: the worker goes on to serve others.
         traceback.print_exc()
         return {"error": message_of(error)}
 
 
 def main() -> None:
-    """Takes the protocol's descriptors, loads the source, and answers calls until the input ends."""
+    """Takes the protocol's descriptors, loads the source and answers calls."""
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8", newline="\n")
-    # Half a surrogate pair, as in undecodable file names, has no place in JSON: it becomes a question mark.
+    # Half a surrogate pair, as in undecodable file names, is no UTF-8: it becomes a question mark.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n", errors="replace")
     os.dup2(2, 1)
     with open(os.devnull, "rb") as nothing:
@@ -195,7 +224,8 @@ def main() -> None:
         answers.flush()
 
     if sys.version_info < (3, 9):
-        return answer({"failed": {"message": f"Python {sys.version.split()[0]} is too old; 3.9 or newer is needed"}})
+        version = sys.version.split()[0]
+        return answer({"failed": {"message": f"Python {version} is too old; 3.9 is the oldest"}})
     incoming: queue.Queue[str] = queue.Queue()
 
     def receive() -> None:
@@ -208,8 +238,7 @@ def main() -> None:
         tools = load(json.loads(incoming.get())["source"])
     except BaseException as error:
         return answer({"failed": failure(error)})
-    answer({"tools": [{"name": tool.name, "description": tool.description, "schema": tool.schema}
-                      for tool in tools.values()]})
+    answer({"tools": [tool.definition() for tool in tools.values()]})
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     while True:
