@@ -11,3 +11,26 @@
 //!
 //! Not here: admission webhooks, RBAC, conversion between versions, aggregation. A kind or a verb
 //! that is not served is refused by name.
+
+mod backend;
+mod builtin;
+mod crd;
+mod discovery;
+mod error;
+mod fault;
+pub mod front;
+mod patch;
+mod proxy;
+mod registry;
+mod resource;
+mod schema;
+mod server;
+mod store;
+mod table;
+
+pub use backend::{Backend, LogOptions, LogStream, Refusal};
+pub use fault::{Call, Fault, FaultInjector, Outcome};
+pub use server::{ApiServer, Body, OpenError, Options, Storage};
+
+/// Any error, boxed: what bodies and services of the tower world speak.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

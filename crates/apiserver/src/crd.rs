@@ -1,0 +1,1 @@
+//! CustomResourceDefinitions: from a stored definition to the resources it makes the server serve.

@@ -1,0 +1,1 @@
+//! The server over HTTPS on a loopback address.

@@ -1,0 +1,1 @@
+//! Logs and proxies of pods and Services.

@@ -1,0 +1,2 @@
+//! The objects: one resource-version counter, an in-memory state for reads, history for watches, and a
+//! durable log behind them.
