@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kaos_apiserver::fault::{Call, Fault, FaultInjector, Outcome};
+use kaos_apiserver::{Call, Fault, FaultInjector, Outcome};
 
 /// An injector that does what the test has asked for so far, and records every call. Clones are one.
 #[derive(Clone, Debug, Default)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -78,7 +78,8 @@ impl TestApi {
             self.client.send(request("GET", &path, &[], RawBody::default())).await.expect("the server answers");
         let status = response.status();
         assert!(status.is_success(), "the watch of {path} was refused: {status}");
-        Watch { frames: response.into_body().into_data_stream().boxed(), buffer: Vec::new() }
+        let frames = response.into_body().into_data_stream().map_ok(|frame| frame.to_vec());
+        Watch { frames: frames.boxed(), buffer: Vec::new() }
     }
 }
 
@@ -97,7 +98,7 @@ fn request(method: &str, path: &str, headers: &[(&str, &str)], body: RawBody) ->
 
 /// The events of one watch, in the order the server sent them.
 pub struct Watch {
-    frames: BoxStream<'static, Result<http_body_util::combinators::Bytes, kube::Error>>,
+    frames: BoxStream<'static, Result<Vec<u8>, kube::Error>>,
     buffer: Vec<u8>,
 }
 

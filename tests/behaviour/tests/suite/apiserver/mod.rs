@@ -1,0 +1,3 @@
+//! The Kubernetes API as its clients see it.
+
+mod discovery;
