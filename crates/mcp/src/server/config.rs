@@ -1,6 +1,6 @@
 //! What the tool server is told by its environment.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use super::hosts::HostPolicy;
 
@@ -66,12 +66,18 @@ impl ToolServerConfig {
         }
     }
 
-    /// Reads the configuration through `variable`, which gives an environment variable's value.
+    /// Reads the configuration from environment variables, given as name and value.
     ///
     /// # Errors
     /// When the source is missing or a number cannot be used.
-    pub fn from_env(variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+    pub fn from_env(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let variables: BTreeMap<String, String> = variables.into_iter().collect();
+        let set = |name: &str| {
+            variables
+                .get(name)
+                .filter(|value| !value.trim().is_empty())
+                .cloned()
+        };
         let mut config = Self::new(set(SOURCE_VARIABLE).ok_or(ConfigError::NoSource)?);
         if let Some(python) = set(PYTHON_VARIABLE) {
             config.python = PathBuf::from(python.trim());
@@ -113,12 +119,11 @@ mod tests {
     use super::*;
 
     fn parse(pairs: &[(&str, &str)]) -> Result<ToolServerConfig, ConfigError> {
-        ToolServerConfig::from_env(|name| {
+        ToolServerConfig::from_env(
             pairs
                 .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| (*value).to_owned())
-        })
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        )
     }
 
     #[test]

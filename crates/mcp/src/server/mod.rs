@@ -54,35 +54,63 @@ pub enum Error {
     Serve(#[from] io::Error),
 }
 
-/// Serves the tools of `config` on `listener` until `shutdown`, then lets running calls end.
+/// Tools that are loaded and not yet served.
+pub struct ToolServer {
+    pool: Arc<Pool>,
+    hosts: HostPolicy,
+}
+
+impl ToolServer {
+    /// Starts the workers and loads the source. Do this before the port is taken: whoever probes it by a
+    /// connection alone would take a server that is about to refuse its source for a ready one.
+    ///
+    /// # Errors
+    /// When there is no usable Python or the source cannot be loaded, with the place.
+    pub async fn load(config: ToolServerConfig, seams: Seams) -> Result<Self, StartError> {
+        let hosts = config.hosts.clone();
+        let pool = Arc::new(Pool::start(config, seams).await?);
+        Ok(Self { pool, hosts })
+    }
+
+    /// Serves the tools on `listener` until `shutdown`, then lets running calls end.
+    ///
+    /// # Errors
+    /// When the listener fails.
+    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {
+        let address = listener.local_addr()?;
+        let names: Vec<&str> = self.pool.tools().iter().map(|tool| tool.name.as_str()).collect();
+        tracing::info!(%address, tools = names.join(", "), "serving tools");
+
+        let drained = CancellationToken::new();
+        let guard = middleware::from_fn_with_state(self.hosts.on(address), hosts::guard);
+        let app = router(self.pool, drained.clone()).layer(guard);
+        let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+        tokio::select! {
+            result = serving => result?,
+            () = async { shutdown.cancelled().await; tokio::time::sleep(DRAIN).await } => {
+                tracing::warn!("calls were still running at the end of the shutdown and are stopped");
+            }
+        }
+        drained.cancel();
+        Ok(())
+    }
+}
+
+/// Loads the tools of `config` and serves them on `listener` until `shutdown`.
 ///
 /// # Errors
-/// When the Python source cannot be loaded, at once and with the place; or when the listener fails.
+/// As [`ToolServer::load`] and [`ToolServer::serve`].
 pub async fn serve(
     config: ToolServerConfig,
     listener: TcpListener,
     seams: Seams,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
-    let guard = config.hosts.clone().on(listener.local_addr()?);
-    let pool = tokio::select! {
-        pool = Pool::start(config, seams) => Arc::new(pool?),
+    let server = tokio::select! {
+        server = ToolServer::load(config, seams) => server?,
         () = shutdown.cancelled() => return Ok(()),
     };
-    let names: Vec<&str> = pool.tools().iter().map(|tool| tool.name.as_str()).collect();
-    tracing::info!(address = %listener.local_addr()?, tools = names.join(", "), "serving tools");
-
-    let drained = CancellationToken::new();
-    let app = router(pool, drained.clone()).layer(middleware::from_fn_with_state(guard, hosts::guard));
-    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
-    tokio::select! {
-        result = serving => result?,
-        () = async { shutdown.cancelled().await; tokio::time::sleep(DRAIN).await } => {
-            tracing::warn!("calls were still running at the end of the shutdown and are stopped");
-        }
-    }
-    drained.cancel();
-    Ok(())
+    server.serve(listener, shutdown).await
 }
 
 fn router(pool: Arc<Pool>, stop: CancellationToken) -> Router {

@@ -50,9 +50,15 @@ struct Job {
     reply: oneshot::Sender<Result<Answer, CallError>>,
 }
 
+/// A call that no worker has begun. Its caller hears through `begun` when one does.
+struct Waiting {
+    begun: oneshot::Sender<()>,
+    job: Job,
+}
+
 /// Running workers. Dropping it kills them.
 pub(super) struct Pool {
-    jobs: mpsc::UnboundedSender<(oneshot::Sender<()>, Job)>,
+    jobs: mpsc::UnboundedSender<Waiting>,
     tools: Arc<[Definition]>,
     living: Arc<AtomicUsize>,
     call_timeout: Duration,
@@ -64,7 +70,7 @@ pub(super) struct Pool {
 struct Shared {
     config: Arc<ToolServerConfig>,
     seams: Seams,
-    jobs: Arc<Mutex<mpsc::UnboundedReceiver<(oneshot::Sender<()>, Job)>>>,
+    jobs: Arc<Mutex<mpsc::UnboundedReceiver<Waiting>>>,
     living: Arc<AtomicUsize>,
 }
 
@@ -201,7 +207,7 @@ async fn slot(shared: Shared, first: Option<Living>) {
 async fn next(shared: &Shared) -> Option<Job> {
     let mut jobs = shared.jobs.lock().await;
     loop {
-        let (begun, job) = jobs.recv().await?;
+        let Waiting { begun, job } = jobs.recv().await?;
         if begun.send(()).is_ok() {
             return Some(job);
         }
