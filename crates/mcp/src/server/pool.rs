@@ -119,15 +119,13 @@ impl Pool {
     ) -> Result<Answer, CallError> {
         let (reply, answer) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
+        let job = Job {
+            tool,
+            arguments,
+            reply,
+        };
         self.jobs
-            .send((
-                begun,
-                Job {
-                    tool,
-                    arguments,
-                    reply,
-                },
-            ))
+            .send(Waiting { begun, job })
             .map_err(|_| CallError::Stopping)?;
         match tokio::time::timeout(self.call_timeout, begins).await {
             Ok(Ok(())) => answer.await.unwrap_or(Err(CallError::Stopping)),
