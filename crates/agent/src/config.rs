@@ -103,10 +103,8 @@ impl Config {
     /// # Errors
     /// Names the first variable that is missing, malformed or asks for something that is not supported.
     pub fn from_env(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
-        let env = Env(variables
-            .into_iter()
-            .filter(|(_, value)| !value.trim().is_empty())
-            .collect());
+        let mut env = Env(variables.into_iter().collect());
+        env.0.retain(|_, value| !value.trim().is_empty());
         for (variable, feature) in UNSUPPORTED {
             if let Some(value) = env.get(variable) {
                 return Err(ConfigError::Unsupported {

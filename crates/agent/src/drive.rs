@@ -54,7 +54,7 @@ pub(crate) fn drive(mut run: AgentRun, means: Means) -> impl Stream<Item = Event
                 Step::CallModel(request) => {
                     let mut answer = ChunkAccumulator::new();
                     let mut failure = None;
-                    match ask(&means, request, step).await {
+                    match ask(&means, *request, step).await {
                         Err(error) => failure = Some(error),
                         Ok(mut chunks) => {
                             while let Some(chunk) = chunks.next().await {

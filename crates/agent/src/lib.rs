@@ -12,6 +12,8 @@ mod model;
 mod pace;
 pub mod run;
 mod server;
+#[cfg(test)]
+mod testing;
 mod tools;
 
 use std::{io, sync::Arc};

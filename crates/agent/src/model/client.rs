@@ -161,8 +161,9 @@ impl ModelClient {
                         stopped |= chunk.choices.iter().any(|choice| choice.finish_reason.is_some());
                         yield chunk;
                     }
-                    Err(_) if stopped => return,
-                    Err(error) => Err(ModelError::CutOff { url: url.clone(), reason: error.to_string() })?,
+                    // Cut off in the middle.
+                    Err(ModelError::Unreadable { .. }) => {}
+                    Err(error) => Err(error)?,
                 }
             }
             if !stopped {

@@ -67,7 +67,7 @@ struct Call {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Ask the model; then [`AgentRun::model_answered`] or [`AgentRun::model_failed`].
-    CallModel(ChatRequest),
+    CallModel(Box<ChatRequest>),
     /// Call these tools, in any order or at once; then [`AgentRun::tool_answered`] for each.
     CallTools(Vec<Invocation>),
     /// Nothing.
@@ -187,7 +187,7 @@ impl AgentRun {
     /// What is to be done next. Asking again without feeding a result gives the same step.
     pub fn next_step(&self) -> Step {
         match &self.state {
-            State::Model => Step::CallModel(self.request()),
+            State::Model => Step::CallModel(Box::new(self.request())),
             State::Tools(calls) => Step::CallTools(
                 calls
                     .iter()
