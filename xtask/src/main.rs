@@ -2,8 +2,13 @@
 //!
 //! It owns checks, tests against real servers, generated files and measurements. Nothing of it ships.
 
+mod check;
 mod cluster;
+mod generate;
 mod process;
+mod report;
+mod suites;
+mod test;
 mod tools;
 mod workspace;
 
@@ -14,6 +19,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
 use crate::cluster::{Cluster, ClusterLifetime, Level};
+use crate::generate::Mode;
 use crate::tools::go;
 use crate::workspace::Workspace;
 
@@ -26,6 +32,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// The inner loop: format, lints, and every test that needs no other program
+    Check,
+    /// Everything: also licences, generated files, a real API server, and the built binary as its users run it
+    Test(test::Options),
+    /// Write the generated files
+    Generate {
+        /// Write nothing; fail if a file is out of date
+        #[arg(long)]
+        check: bool,
+    },
     /// A real etcd, API server and kube-controller-manager for tests, on loopback ports
     #[command(subcommand)]
     Cluster(ClusterTask),
@@ -84,9 +100,17 @@ fn run(task: Task) -> Result<()> {
     }
     let workspace = Workspace::find()?;
     match task {
+        Task::Check => check::run(&workspace),
+        Task::Test(options) => test::run(&workspace, options),
+        Task::Generate { check } => run_generate(&workspace, if check { Mode::Check } else { Mode::Write }),
         Task::Cluster(task) => run_cluster_task(&workspace, task),
         Task::Tied { .. } => Ok(()),
     }
+}
+
+fn run_generate(workspace: &Workspace, mode: Mode) -> Result<()> {
+    process::run(workspace.cargo().args(["build", "--quiet", "--package", "kaos"]))?;
+    generate::run(workspace, &workspace.kaos_binary("debug"), mode)
 }
 
 fn run_cluster_task(workspace: &Workspace, task: ClusterTask) -> Result<()> {

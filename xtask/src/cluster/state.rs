@@ -77,7 +77,7 @@ impl Daemon {
     pub(crate) fn spawn(name: &str, command: &Command, log: &Path, lifetime: Lifetime) -> Result<Self> {
         let mut command = match lifetime {
             Lifetime::UntilDown => copy(command),
-            Lifetime::TiedToThisProcess => tied(command)?,
+            Lifetime::TiedToThisProcess => tied(command),
         };
         let output = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
         let child = command
@@ -101,13 +101,13 @@ fn copy(command: &Command) -> Command {
 }
 
 /// The same program started through this one (the hidden command `tied`).
-fn tied(command: &Command) -> Result<Command> {
-    let own = std::env::current_exe().context("cannot find this program")?;
-    let mut tied = Command::new(own);
+fn tied(command: &Command) -> Command {
+    // Not by its path: a build that this program runs may replace the file.
+    let mut tied = Command::new("/proc/self/exe");
     tied.arg("tied")
         .arg(std::process::id().to_string())
         .arg("--")
         .arg(command.get_program())
         .args(command.get_args());
-    Ok(tied)
+    tied
 }

@@ -1,6 +1,8 @@
 //! Programs the tasks need and that no package of a bare machine brings, built once into the cache folder.
 
+pub(crate) mod cargo_deny;
 pub(crate) mod go;
+pub(crate) mod python;
 
 use std::fs::{self, File};
 use std::path::Path;

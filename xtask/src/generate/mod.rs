@@ -1,0 +1,152 @@
+//! `cargo xtask generate`: the files that are made from others, and the check that they are up to date.
+//!
+//! All generators stand in one list. A generator owns its files: what it no longer makes is removed.
+
+mod crds;
+mod reference;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace::Workspace;
+
+/// Whether to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Write what differs.
+    Write,
+    /// Fail if anything differs.
+    Check,
+}
+
+/// What a generator may read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sources<'a> {
+    /// The clone.
+    pub(crate) workspace: &'a Workspace,
+    /// The built binary: what it says about itself is what its users meet.
+    pub(crate) kaos: &'a Path,
+}
+
+/// A file a generator makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GeneratedFile {
+    /// The path under the root.
+    pub(crate) path: PathBuf,
+    /// What is in it.
+    pub(crate) text: String,
+}
+
+struct Generator {
+    /// What it makes, for messages.
+    name: &'static str,
+    /// A folder under the root in which every file is this generator's.
+    folder: Option<&'static str>,
+    generate: fn(Sources<'_>) -> Result<Vec<GeneratedFile>>,
+}
+
+const GENERATORS: &[Generator] = &[
+    Generator {
+        name: "custom resource definitions",
+        folder: Some(crds::FOLDER),
+        generate: crds::generate,
+    },
+    Generator {
+        name: "command-line reference",
+        folder: None,
+        generate: reference::generate,
+    },
+];
+
+/// Runs every generator.
+pub(crate) fn run(workspace: &Workspace, kaos: &Path, mode: Mode) -> Result<()> {
+    let sources = Sources { workspace, kaos };
+    let mut stale = Vec::new();
+    for generator in GENERATORS {
+        let files = (generator.generate)(sources)
+            .with_context(|| format!("cannot generate the {}", generator.name))?;
+        stale.extend(settle(&workspace.root, generator, &files, mode)?);
+    }
+    if mode == Mode::Write {
+        stale
+            .iter()
+            .for_each(|path| eprintln!("updated {}", path.display()));
+    } else if !stale.is_empty() {
+        let names: Vec<String> = stale.iter().map(|path| path.display().to_string()).collect();
+        bail!(
+            "out of date: {}; run `cargo xtask generate` and commit what it changes",
+            names.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Compares the files with those on disk, writes them if asked to, and returns the paths that differed.
+fn settle(root: &Path, generator: &Generator, files: &[GeneratedFile], mode: Mode) -> Result<Vec<PathBuf>> {
+    let mut stale = Vec::new();
+    for file in files {
+        let path = root.join(&file.path);
+        if fs::read_to_string(&path).is_ok_and(|text| text == file.text) {
+            continue;
+        }
+        if mode == Mode::Write {
+            let folder = path.parent().context("a file lies in a folder")?;
+            fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+            fs::write(&path, &file.text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        stale.push(file.path.clone());
+    }
+    let Some(folder) = generator.folder else {
+        return Ok(stale);
+    };
+    let made: BTreeSet<&Path> = files.iter().map(|file| file.path.as_path()).collect();
+    let Ok(entries) = fs::read_dir(root.join(folder)) else {
+        return Ok(stale);
+    };
+    for entry in entries {
+        let path = Path::new(folder).join(entry?.file_name());
+        if made.contains(path.as_path()) {
+            continue;
+        }
+        if mode == Mode::Write {
+            fs::remove_file(root.join(&path)).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        stale.push(path);
+    }
+    Ok(stale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generator_owns_its_folder() {
+        let root = std::env::temp_dir().join(format!("kaos-generate-{}", std::process::id()));
+        fs::create_dir_all(root.join("made")).expect("a folder");
+        fs::write(root.join("made/old"), "").expect("a file");
+        let generator = Generator {
+            name: "test",
+            folder: Some("made"),
+            generate: |_| Ok(Vec::new()),
+        };
+        let files = [GeneratedFile {
+            path: "made/new".into(),
+            text: "text".into(),
+        }];
+
+        let found = settle(&root, &generator, &files, Mode::Check).expect("compared");
+        assert_eq!(found, [PathBuf::from("made/new"), PathBuf::from("made/old")]);
+        assert!(root.join("made/old").exists(), "a check changes nothing");
+
+        settle(&root, &generator, &files, Mode::Write).expect("written");
+        assert_eq!(
+            settle(&root, &generator, &files, Mode::Check).expect("compared"),
+            Vec::<PathBuf>::new()
+        );
+        fs::remove_dir_all(&root).expect("removed");
+    }
+}
