@@ -1,6 +1,6 @@
 //! What an agent is told by its environment.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use url::Url;
 
@@ -13,8 +13,6 @@ pub struct Config {
     pub description: String,
     /// `AGENT_INSTRUCTIONS`: how it is to act.
     pub instructions: String,
-    /// `KAOS_LISTEN` (host and port), else port `AGENT_PORT` of every address.
-    pub listen: SocketAddr,
     /// `AGENT_PORT`: the port that the agent's card names.
     pub port: u16,
     /// `MODEL_API_URL`: a server of the Chat Completions API, with or without the `/v1` of its paths.
@@ -130,11 +128,6 @@ impl Config {
                 .get("AGENT_INSTRUCTIONS")
                 .unwrap_or("You are a helpful assistant.")
                 .to_owned(),
-            listen: env.parse(
-                "KAOS_LISTEN",
-                "an address and port such as 127.0.0.1:8000",
-                ([0; 4], port).into(),
-            )?,
             port,
             model_api_url: env.url("MODEL_API_URL", "the URL of a server of the Chat Completions API")?,
             model: env
@@ -269,7 +262,6 @@ mod tests {
                 name: "ann".to_owned(),
                 description: "AI Agent".to_owned(),
                 instructions: "You are a helpful assistant.".to_owned(),
-                listen: ([0, 0, 0, 0], 8000).into(),
                 port: 8000,
                 model_api_url: Url::parse("http://model:8000").unwrap(),
                 model: "m".to_owned(),
@@ -303,22 +295,13 @@ mod tests {
             (config.description.as_str(), config.instructions.as_str()),
             ("adds", "Be exact.")
         );
-        assert_eq!((config.port, config.listen), (9000, ([0, 0, 0, 0], 9000).into()));
+        assert_eq!(config.port, 9000);
         assert_eq!((config.max_steps, config.enable_tools), (3, false));
         let seconds =
             [config.tool_timeout, config.model_timeout, config.shutdown_grace].map(|d| d.as_secs_f64());
         assert_eq!(seconds, [0.5, 120.0, 1.0]);
         assert_eq!(config.log_level.as_deref(), Some("debug"));
-        let config = read(&[
-            ("KAOS_LISTEN", "127.0.0.1:41000"),
-            ("LOG_LEVEL", "info"),
-            ("AGENT_LOG_LEVEL", "x"),
-        ]);
-        let config = config.unwrap();
-        assert_eq!(
-            (config.listen, config.port),
-            (([127, 0, 0, 1], 41000).into(), 8000)
-        );
+        let config = read(&[("LOG_LEVEL", "info"), ("AGENT_LOG_LEVEL", "x")]).unwrap();
         assert_eq!(config.log_level.as_deref(), Some("info"));
     }
 
@@ -346,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let cases: [(&[(&str, &str)], &str); 13] = [
+        let cases: [(&[(&str, &str)], &str); 12] = [
             (
                 &[("AGENT_NAME", " ")],
                 "AGENT_NAME is required: set it to the agent's name",
@@ -360,10 +343,6 @@ mod tests {
             (
                 &[("AGENT_PORT", "70000")],
                 "AGENT_PORT is \"70000\", which is not a port number",
-            ),
-            (
-                &[("KAOS_LISTEN", "8000")],
-                "KAOS_LISTEN is \"8000\", which is not an address and port",
             ),
             (
                 &[("AGENTIC_LOOP_MAX_STEPS", "0")],

@@ -146,8 +146,14 @@ async fn call(means: &Means, invocation: Invocation) -> (Invocation, ToolResult)
     (invocation, result)
 }
 
-/// What the first answer of a chunk adds to the text.
+/// What the first answer of a chunk adds to the text, or to the text by which the model refuses to answer.
 fn said(chunk: &ChatChunk) -> Option<String> {
-    let choice = chunk.choices.iter().find(|choice| choice.index == 0)?;
-    choice.delta.content.clone().filter(|text| !text.is_empty())
+    let delta = &chunk.choices.iter().find(|choice| choice.index == 0)?.delta;
+    let refusal = delta.extra.get("refusal").and_then(Value::as_str);
+    let text = delta
+        .content
+        .as_deref()
+        .filter(|text| !text.is_empty())
+        .or(refusal)?;
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }

@@ -8,7 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How soon a check that failed is repeated at first. Whoever starts with the agent is there in no time.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
-/// How long it takes between two checks in the end, whether they fail or not.
+/// How long it takes between two checks that fail in the end.
+const LAST_RETRY: Duration = Duration::from_secs(2);
+/// How long it takes between two checks that succeed.
 const STEADY: Duration = Duration::from_secs(10);
 /// How often a check that was asked for at once is repeated at most.
 const AT_ONCE: Duration = Duration::from_millis(500);
@@ -41,7 +43,7 @@ impl Pace {
             retry = if succeeded {
                 FIRST_RETRY
             } else {
-                (retry * 2).min(STEADY)
+                (retry * 2).min(LAST_RETRY)
             };
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::{
     ChatChunk, ChatResponse, Choice, ChunkChoice, Content, Extra, FinishReason, Message, Role, ToolCall,
     ToolCallDelta, Usage,
@@ -22,6 +24,8 @@ pub struct ChunkAccumulator {
 struct Partial {
     role: Option<Role>,
     content: Option<String>,
+    /// Other fields of the message: texts such as `reasoning_content` come in pieces as well.
+    extra: Extra,
     /// Each call with the index the server gave it.
     calls: Vec<(Option<u32>, ToolCall)>,
     finish_reason: Option<FinishReason>,
@@ -87,6 +91,16 @@ impl Partial {
         if let Some(text) = &choice.delta.content {
             self.content.get_or_insert_default().push_str(text);
         }
+        for (name, value) in &choice.delta.extra {
+            match (self.extra.get_mut(name), value) {
+                (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
+                // A piece without the field says nothing about it.
+                (Some(_), Value::Null) => {}
+                _ => {
+                    self.extra.insert(name.clone(), value.clone());
+                }
+            }
+        }
         for delta in &choice.delta.tool_calls {
             self.push_call(delta);
         }
@@ -137,7 +151,7 @@ impl Partial {
             name: None,
             tool_calls: calls.into_iter().map(|(_, call)| call).collect(),
             tool_call_id: None,
-            extra: Extra::new(),
+            extra: self.extra,
         };
         Choice {
             index,
@@ -151,7 +165,7 @@ impl Partial {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -244,6 +258,18 @@ mod tests {
             delta(json!({"tool_calls": [{"id": "b", "function": {"name": "sub", "arguments": {}}}]})),
         ]);
         assert_eq!(calls(&no_index), [("a", "add", "{}"), ("b", "sub", "{}")]);
+    }
+
+    #[test]
+    fn other_texts_of_the_message_are_joined_too() {
+        let response = fold(vec![
+            delta(json!({"reasoning_content": null, "refusal": null})),
+            delta(json!({"reasoning_content": "so "})),
+            delta(json!({"reasoning_content": "what", "refusal": null})),
+            delta(json!({"content": "ok", "reasoning_content": null})),
+        ]);
+        let extra = serde_json::to_value(&response.choices[0].message.extra).unwrap();
+        assert_eq!(extra, json!({"reasoning_content": "so what", "refusal": null}));
     }
 
     #[test]

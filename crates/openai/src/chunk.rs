@@ -72,17 +72,21 @@ impl From<ChatResponse> for ChatChunk {
     fn from(response: ChatResponse) -> Self {
         let choices = response.choices.into_iter().map(|choice| {
             let message = choice.message;
-            let tool_calls = message.tool_calls.into_iter().zip(0..).map(|(call, index)| ToolCallDelta {
-                index: Some(index),
-                id: Some(call.id),
-                kind: Some(call.kind),
-                function: FunctionDelta {
-                    name: Some(call.function.name),
-                    arguments: Some(call.function.arguments),
-                    extra: call.function.extra,
-                },
-                extra: call.extra,
-            });
+            let tool_calls = message
+                .tool_calls
+                .into_iter()
+                .zip(0..)
+                .map(|(call, index)| ToolCallDelta {
+                    index: Some(index),
+                    id: Some(call.id),
+                    kind: Some(call.kind),
+                    function: FunctionDelta {
+                        name: Some(call.function.name),
+                        arguments: Some(call.function.arguments),
+                        extra: call.function.extra,
+                    },
+                    extra: call.extra,
+                });
             ChunkChoice {
                 index: choice.index,
                 delta: Delta {

@@ -261,6 +261,9 @@ fn is_near(url: &Url) -> bool {
 
 /// What reqwest's errors hide behind "error sending request".
 fn innermost(error: &reqwest::Error) -> String {
+    if error.is_connect() && error.is_timeout() {
+        return format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
+    }
     let mut cause = error.source();
     let mut text = error.to_string();
     while let Some(inner) = cause {

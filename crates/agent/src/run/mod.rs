@@ -246,7 +246,7 @@ impl AgentRun {
         if message.tool_calls.is_empty() {
             let finish_reason = choice.finish_reason.unwrap_or(FinishReason::Stop);
             self.state = State::Done(Outcome::Answered {
-                text: message.text(),
+                text: spoken(&message),
                 finish_reason,
             });
             self.messages.push(message);
@@ -382,6 +382,14 @@ impl AgentRun {
             max_steps if self.steps >= max_steps => State::Done(Outcome::StepsExhausted { max_steps }),
             _ => State::Model,
         };
+    }
+}
+
+/// What an answer says: its text, or the text by which the model refuses to give one.
+fn spoken(message: &Message) -> String {
+    match message.extra.get("refusal") {
+        Some(Value::String(refusal)) if message.text().is_empty() => refusal.clone(),
+        _ => message.text(),
     }
 }
 

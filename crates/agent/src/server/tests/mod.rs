@@ -393,6 +393,28 @@ async fn failures_of_the_model_are_told_in_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_model_is_an_answer() {
+    let refuses = || {
+        let deltas = [
+            json!({"content": null, "refusal": "I will "}),
+            json!({"refusal": "not."}),
+        ];
+        deltas
+            .map(Act::Delta)
+            .into_iter()
+            .chain([Act::Stop("stop", 1, 1)])
+            .collect::<Vec<_>>()
+    };
+    let agent = agent([refuses(), refuses()]);
+    agent
+        .watched(async {
+            assert_eq!(answer(&agent.ask("x").await), "I will not.");
+            assert_eq!(told(&agent.stream(streaming("x")).await).0, "I will not.");
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_model_that_only_calls_tools_is_stopped() {
     let again = || calls(&[("echo", json!({})), ("missing", json!({})), ("stuck", json!({}))]);
     let agent = agent([again(), again(), again(), again()]);
