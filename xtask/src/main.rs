@@ -2,6 +2,7 @@
 //!
 //! It owns checks, tests against real servers, generated files and measurements. Nothing of it ships.
 
+mod bench;
 mod check;
 mod cluster;
 mod generate;
@@ -42,6 +43,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Measure the figures of the release build on this machine
+    Bench,
     /// A real etcd, API server and kube-controller-manager for tests, on loopback ports
     #[command(subcommand)]
     Cluster(ClusterTask),
@@ -103,14 +106,17 @@ fn run(task: Task) -> Result<()> {
         Task::Check => check::run(&workspace),
         Task::Test(options) => test::run(&workspace, options),
         Task::Generate { check } => run_generate(&workspace, if check { Mode::Check } else { Mode::Write }),
+        Task::Bench => bench::run(&workspace),
         Task::Cluster(task) => run_cluster_task(&workspace, task),
         Task::Tied { .. } => Ok(()),
     }
 }
 
 fn run_generate(workspace: &Workspace, mode: Mode) -> Result<()> {
-    process::run(workspace.cargo().args(["build", "--quiet", "--package", "kaos"]))?;
-    generate::run(workspace, &workspace.kaos_binary("debug"), mode)
+    generate::run(workspace, mode, || {
+        process::run(workspace.cargo().args(["build", "--quiet", "--package", "kaos"]))?;
+        Ok(workspace.kaos_binary("debug"))
+    })
 }
 
 fn run_cluster_task(workspace: &Workspace, task: ClusterTask) -> Result<()> {

@@ -68,7 +68,7 @@ pub(crate) fn run(workspace: &Workspace, options: Options) -> Result<()> {
 fn run_built(workspace: &Workspace, options: Options, report: &mut Report, suites: &Suites) {
     let kaos = workspace.kaos_binary("debug");
     report.step("generated files", || {
-        generate::run(workspace, &kaos, generate::Mode::Check)?;
+        generate::run(workspace, generate::Mode::Check, || Ok(kaos.clone()))?;
         Ok(Done::Ok)
     });
     report.step("tests", || {

@@ -5,15 +5,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{GeneratedFile, Sources};
+use super::GeneratedFile;
 use crate::process;
 
 /// Holds nothing else.
 pub(super) const FOLDER: &str = "deploy/crds";
 
 /// What `kaos crds` prints, a file for each document.
-pub(super) fn generate(sources: Sources<'_>) -> Result<Vec<GeneratedFile>> {
-    split(&process::output(Command::new(sources.kaos).arg("crds"))?)
+pub(super) fn generate(kaos: &Path) -> Result<Vec<GeneratedFile>> {
+    split(&process::output(Command::new(kaos).arg("crds"))?)
 }
 
 fn split(documents: &str) -> Result<Vec<GeneratedFile>> {

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::Workspace;
+use crate::tools::Tool;
+use crate::workspace::{Workspace, in_ci};
 
 /// Whether to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,15 +21,6 @@ pub(crate) enum Mode {
     Write,
     /// Fail if anything differs.
     Check,
-}
-
-/// What a generator may read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sources<'a> {
-    /// The clone.
-    pub(crate) workspace: &'a Workspace,
-    /// The built binary: what it says about itself is what its users meet.
-    pub(crate) kaos: &'a Path,
 }
 
 /// A file a generator makes.
@@ -45,30 +37,54 @@ struct Generator {
     name: &'static str,
     /// A folder under the root in which every file is this generator's.
     folder: Option<&'static str>,
-    generate: fn(Sources<'_>) -> Result<Vec<GeneratedFile>>,
+    make: Make,
 }
 
+/// What a generator works from.
+enum Make {
+    /// Files outside the clone. They may be missing here, and what they make is built into the binary.
+    FromWorkspace(fn(&Workspace) -> Result<Tool<Vec<GeneratedFile>>>),
+    /// The built binary: what it says about itself is what its users meet.
+    FromBinary(fn(&Path) -> Result<Vec<GeneratedFile>>),
+}
+
+/// Every generator, those that change the binary before those that ask it.
 const GENERATORS: &[Generator] = &[
     Generator {
         name: "custom resource definitions",
         folder: Some(crds::FOLDER),
-        generate: crds::generate,
+        make: Make::FromBinary(crds::generate),
     },
     Generator {
         name: "command-line reference",
         folder: None,
-        generate: reference::generate,
+        make: Make::FromBinary(reference::generate),
     },
 ];
 
-/// Runs every generator.
-pub(crate) fn run(workspace: &Workspace, kaos: &Path, mode: Mode) -> Result<()> {
-    let sources = Sources { workspace, kaos };
+/// Runs every generator. `build` builds the binary, once and only after what it is built from is written.
+pub(crate) fn run(workspace: &Workspace, mode: Mode, build: impl Fn() -> Result<PathBuf>) -> Result<()> {
     let mut stale = Vec::new();
+    let mut binary = None;
     for generator in GENERATORS {
-        let files = (generator.generate)(sources)
-            .with_context(|| format!("cannot generate the {}", generator.name))?;
-        stale.extend(settle(&workspace.root, generator, &files, mode)?);
+        let name = generator.name;
+        let files = match generator.make {
+            Make::FromWorkspace(generate) => generate(workspace),
+            Make::FromBinary(generate) => {
+                let kaos = match binary.take() {
+                    Some(kaos) => kaos,
+                    None => build()?,
+                };
+                let files = generate(&kaos);
+                binary = Some(kaos);
+                files.map(Tool::Ready)
+            }
+        };
+        match files.with_context(|| format!("cannot generate the {name}"))? {
+            Tool::Ready(files) => stale.extend(settle(&workspace.root, generator, &files, mode)?),
+            Tool::Missing(reason) if in_ci() => bail!("cannot generate the {name}: {reason}"),
+            Tool::Missing(reason) => eprintln!("skipped: {name}: {reason}"),
+        }
     }
     if mode == Mode::Write {
         stale
