@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt, stream::FuturesUnordered};
+use futures::{Stream, StreamExt, stream};
 use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, ChunkAccumulator, Usage};
 use serde_json::Value;
 
@@ -14,6 +14,9 @@ use crate::{
     run::{AgentRun, Invocation, Outcome, Step, ToolResult},
     tools::Toolbox,
 };
+
+/// How many calls of one answer are made at once.
+const CALLS_AT_ONCE: usize = 16;
 
 /// What a run needs to be done.
 #[derive(Clone)]
@@ -84,11 +87,11 @@ pub(crate) fn drive(mut run: AgentRun, means: Means) -> impl Stream<Item = Event
                     }
                 }
                 Step::CallTools(invocations) => {
-                    let mut calls = FuturesUnordered::new();
-                    for invocation in invocations {
+                    for invocation in &invocations {
                         yield Event::ToolCall { step, invocation: invocation.clone() };
-                        calls.push(call(&means, invocation));
                     }
+                    let calls = invocations.into_iter().map(|invocation| call(&means, invocation));
+                    let mut calls = stream::iter(calls).buffer_unordered(CALLS_AT_ONCE);
                     while let Some((invocation, result)) = calls.next().await {
                         tracing::debug!(step, tool = invocation.tool, is_error = result.is_error, "tool answered");
                         if let Err(error) = run.tool_answered(&invocation.id, result.clone()) {

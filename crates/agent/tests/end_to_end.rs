@@ -76,7 +76,7 @@ struct Running {
 
 impl Running {
     /// The agent finds its model and tools by the names a cluster has for them.
-    async fn start() -> Self {
+    async fn start(more: &[(&str, &str)]) -> Self {
         kaos_telemetry::install_crypto_provider();
         let shutdown = CancellationToken::new();
         let mut tasks = Vec::new();
@@ -117,8 +117,11 @@ impl Running {
                 "http://mcpserver-doors.default.svc.cluster.local:8000",
             ),
         ];
-        let config =
-            Config::from_env(variables.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap();
+        let variables = variables
+            .iter()
+            .chain(more)
+            .map(|(name, value)| (name.to_string(), value.to_string()));
+        let config = Config::from_env(variables).unwrap();
         let dialer = FixedDialer::default()
             .with("modelapi-m.default.svc.cluster.local", 8000, model_address)
             .with("mcpserver-doors.default.svc.cluster.local", 8000, tool_address);
@@ -187,7 +190,7 @@ fn spawn<E: std::fmt::Debug>(
 
 #[tokio::test]
 async fn an_agent_answers_with_what_its_tool_knows() {
-    let running = Running::start().await;
+    let running = Running::start(&[]).await;
     running.ready().await;
 
     let whole: Value = serde_json::from_str(&running.ask("gate", false).await).unwrap();
@@ -210,4 +213,22 @@ async fn an_agent_answers_with_what_its_tool_knows() {
         "{said}"
     );
     running.end().await;
+}
+
+#[tokio::test]
+async fn tools_can_be_switched_off() {
+    for (switch, capability) in [("true", true), ("false", false)] {
+        let running = Running::start(&[("AGENTIC_LOOP_ENABLE_TOOLS", switch)]).await;
+        running.ready().await;
+        let card = running
+            .http
+            .get(format!("{}/.well-known/agent", running.agent))
+            .send()
+            .await
+            .unwrap();
+        let card = card.text().await.unwrap();
+        assert_eq!(card.contains("tool_execution"), capability, "{card}");
+        assert_eq!(card.contains("The password of a door."), capability, "{card}");
+        running.end().await;
+    }
 }

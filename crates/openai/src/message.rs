@@ -93,7 +93,10 @@ impl Message {
 
 /// The content of a message: plain text, or parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "content is neither a string, null nor a list of parts with a type each"
+)]
 pub enum Content {
     /// Plain text.
     Text(String),
@@ -245,7 +248,15 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_a_role_is_refused() {
+    fn what_is_wrong_with_a_message_is_said() {
+        for content in [json!(7), json!({}), json!([{"text": "x"}])] {
+            let error =
+                serde_json::from_value::<Message>(json!({"role": "user", "content": content})).unwrap_err();
+            assert!(
+                error.to_string().starts_with("content is neither a string"),
+                "{error}"
+            );
+        }
         let error = serde_json::from_value::<Message>(json!({"content": "x"})).unwrap_err();
         assert!(error.to_string().contains("role"), "{error}");
     }

@@ -27,8 +27,8 @@ const ERROR_QUOTE: usize = 300;
 #[derive(Debug)]
 pub(crate) struct ModelClient {
     http: Client,
-    /// The server's URL as it is configured: what errors name.
-    base: Url,
+    /// The server's URL as it is configured, without a password: what errors name.
+    name: String,
     completions: Url,
     models: Url,
     silence: Duration,
@@ -44,7 +44,7 @@ impl ModelClient {
         }
         Ok(Self {
             http: http.build()?,
-            base: base.clone(),
+            name: without_password(base),
             completions: endpoint(base, "chat/completions"),
             models: endpoint(base, "models"),
             silence,
@@ -53,7 +53,7 @@ impl ModelClient {
     }
 
     fn url(&self) -> String {
-        self.base.to_string()
+        self.name.clone()
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> ModelError {
@@ -246,6 +246,14 @@ fn endpoint(base: &Url, path: &str) -> Url {
     url
 }
 
+fn without_password(url: &Url) -> String {
+    let mut url = url.clone();
+    // Both only fail for URLs that have no host, which cannot have a password either.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.to_string()
+}
+
 /// Whether a server is on this machine or in this cluster, where the proxy of the environment, which leads to
 /// the internet, does not reach it.
 fn is_near(url: &Url) -> bool {
@@ -288,6 +296,12 @@ mod unit {
             "http://m:8000/openai/v1/models"
         );
         assert_eq!(endpoint("http://m:8000/api"), "http://m:8000/api/v1/models");
+    }
+
+    #[test]
+    fn errors_name_the_server_without_its_password() {
+        let url = Url::parse("https://me:secret@models.example.com/v1").unwrap();
+        assert_eq!(without_password(&url), "https://models.example.com/v1");
     }
 
     #[test]

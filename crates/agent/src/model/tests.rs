@@ -13,7 +13,7 @@ use kaos_openai::{ChunkAccumulator, FinishReason, Message};
 use kaos_seams::{FixedDialer, Seams};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     task::JoinHandle,
 };
 use url::Url;
@@ -284,7 +284,11 @@ async fn a_server_that_is_not_there_or_says_nothing_is_an_error() {
             silence: SILENCE
         }
     );
-    drop(listener);
+
+    // A port that is taken, so that no other test gets it, but not listened on.
+    let taken = TcpSocket::new_v4().unwrap();
+    taken.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let url = Url::parse(&format!("http://{}", taken.local_addr().unwrap())).unwrap();
     let gone = client(&url)
         .ask(question())
         .await

@@ -135,6 +135,7 @@ fn begin(app: &App, request: ChatRequest) -> Result<AgentRun, Refusal> {
     Ok(AgentRun::new(settings, messages, tools))
 }
 
+/// The answer in one piece: what the model said last. What it said before it called tools is only streamed.
 async fn whole(app: &App, run: AgentRun, frames: Frames) -> Result<Response, Refusal> {
     let mut events = pin!(drive(run, app.means()));
     let finished = async {
@@ -167,6 +168,7 @@ async fn whole(app: &App, run: AgentRun, frames: Frames) -> Result<Response, Ref
     .into_response())
 }
 
+/// The answer as it comes, with what the agent does in between.
 fn streamed(app: &App, run: AgentRun, frames: Frames) -> Response {
     let frames =
         Box::pin(body(drive(run, app.means()), frames)).take_until(app.cut.clone().cancelled_owned());

@@ -41,7 +41,7 @@ pub(crate) struct Toolbox {
 /// What is known of one server.
 #[derive(Clone, Debug)]
 struct Listing {
-    tools: Vec<ToolInfo>,
+    tools: Vec<Arc<ToolInfo>>,
     /// Why it cannot be asked, as of the last time it was.
     missing: Option<String>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct OfferedTool {
     /// The name the model calls it by.
     pub(crate) name: String,
     /// The tool as its server describes it.
-    pub(crate) info: ToolInfo,
+    pub(crate) info: Arc<ToolInfo>,
     source: usize,
 }
 
@@ -94,7 +94,7 @@ impl Toolbox {
     async fn refresh(&self, at: usize) -> bool {
         let source = &self.sources[at];
         let listed = match timeout(LIST_TIMEOUT, source.list_tools(LIST_TIMEOUT)).await {
-            Ok(Ok(tools)) => Ok(tools),
+            Ok(Ok(tools)) => Ok(tools.into_iter().map(Arc::new).collect::<Vec<_>>()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!(
                 "it did not list its tools within {} s",

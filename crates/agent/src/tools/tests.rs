@@ -31,7 +31,7 @@ fn names(toolbox: &Toolbox) -> Vec<(String, String)> {
     toolbox
         .offered()
         .into_iter()
-        .map(|tool| (tool.name, tool.info.description))
+        .map(|tool| (tool.name, tool.info.description.clone()))
         .collect()
 }
 
