@@ -147,7 +147,7 @@ mod tests {
         let generator = Generator {
             name: "test",
             folder: Some("made"),
-            generate: |_| Ok(Vec::new()),
+            make: Make::FromBinary(|_| Ok(Vec::new())),
         };
         let files = [GeneratedFile {
             path: "made/new".into(),
