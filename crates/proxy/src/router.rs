@@ -1,0 +1,230 @@
+//! The HTTP front: routes, limits, and what a request may say.
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Request, State},
+    http::{StatusCode, Uri},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use kaos_openai::{Model, ModelList};
+use kaos_seams::Seams;
+use serde_json::{Map, Value, json};
+use tokio::{net::TcpListener, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::{Config, Target},
+    error::Failure,
+    forward::Forwarder,
+    mock,
+};
+
+/// The largest request body in bytes; images travel in it.
+const MAX_REQUEST: usize = 32 * 1024 * 1024;
+/// How long answers that are being given may go on after the shutdown has begun; within the 30 s of a pod.
+const DRAIN: Duration = Duration::from_secs(20);
+/// With these LiteLLM lets a request choose its upstream and the credentials. Here only the file does.
+const RESERVED: [&str; 10] = [
+    "api_base",
+    "api_key",
+    "api_version",
+    "base_url",
+    "custom_llm_provider",
+    "extra_headers",
+    "fallbacks",
+    "litellm_params",
+    "model_list",
+    "user_config",
+];
+
+/// Why the proxy ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The HTTP client for the upstreams cannot be set up.
+    #[error("the proxy's HTTP client cannot be set up: {0}")]
+    Client(String),
+    /// The listener failed.
+    #[error("the proxy cannot serve: {0}")]
+    Serve(#[from] io::Error),
+}
+
+struct Proxy {
+    config: Config,
+    forwarder: Forwarder,
+    seams: Seams,
+    /// When the proxy started, in seconds since the epoch: the creation time of its models.
+    started: i64,
+}
+
+/// Serves `config` on `listener` until `shutdown`, then lets the answers that have begun end.
+///
+/// A TLS provider must be installed before (`kaos_telemetry::install_crypto_provider`).
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(
+    config: Config,
+    listener: TcpListener,
+    seams: Seams,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    let forwarder = Forwarder::new(seams.dialer.clone()).map_err(Error::Client)?;
+    let address = listener.local_addr()?;
+    tracing::info!(%address, models = config.names().collect::<Vec<_>>().join(", "), "serving models");
+    let started = seams.clock.now().as_second();
+    let app = router(Arc::new(Proxy {
+        config,
+        forwarder,
+        seams,
+        started,
+    }));
+    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    tokio::select! {
+        result = serving => result?,
+        () = async { shutdown.cancelled().await; tokio::time::sleep(DRAIN).await } => {
+            tracing::warn!("answers were still being given at the end of the shutdown and are cut off");
+        }
+    }
+    Ok(())
+}
+
+fn router(proxy: Arc<Proxy>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(completions))
+        .route("/chat/completions", post(completions))
+        .route("/v1/models", get(models))
+        .route("/models", get(models))
+        // The spellings of LiteLLM, which probes ask for.
+        .route("/health/liveliness", get(healthy))
+        .route("/health/liveness", get(healthy))
+        .route("/health/readiness", get(ready))
+        .route("/health", get(healthy))
+        .route("/ready", get(ready))
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .with_state(proxy)
+}
+
+async fn healthy() -> Json<Value> {
+    Json(json!({"status": "healthy"}))
+}
+
+/// Ready as soon as it serves: the configuration was read before. Upstreams are not asked, since one that is
+/// down would take the others with it.
+async fn ready() -> Json<Value> {
+    Json(json!({"status": "ready"}))
+}
+
+async fn unknown(uri: Uri) -> Failure {
+    Failure::invalid(
+        StatusCode::NOT_FOUND,
+        format!("there is nothing at {}", uri.path()),
+    )
+}
+
+async fn not_allowed(uri: Uri) -> Failure {
+    Failure::invalid(
+        StatusCode::METHOD_NOT_ALLOWED,
+        format!("{} does not take this method", uri.path()),
+    )
+}
+
+async fn models(State(proxy): State<Arc<Proxy>>) -> Json<ModelList> {
+    let models = proxy
+        .config
+        .names()
+        .map(|name| Model::new(name, proxy.started, "kaos"));
+    Json(ModelList::new(models.collect()))
+}
+
+async fn completions(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
+    let began = Instant::now();
+    let answered = complete(&proxy, request.into_body()).await;
+    let (model, status) = match &answered {
+        Ok((model, response)) => (model.as_str(), response.status()),
+        Err(failure) => ("", failure.status()),
+    };
+    tracing::debug!(
+        model,
+        status = status.as_u16(),
+        milliseconds = began.elapsed().as_millis(),
+        "answered"
+    );
+    answered.map(|(_, response)| response).into_response()
+}
+
+async fn complete(proxy: &Proxy, body: Body) -> Result<(String, Response), Failure> {
+    let request = read(body).await?;
+    let model = match request.get("model") {
+        Some(Value::String(model)) if !model.is_empty() => model.clone(),
+        _ => {
+            return Err(Failure::parameter(
+                "model",
+                "model is missing; name one of GET /v1/models",
+            ));
+        }
+    };
+    if !matches!(request.get("messages"), Some(Value::Array(messages)) if !messages.is_empty()) {
+        return Err(Failure::parameter(
+            "messages",
+            "messages must be a list with at least one message",
+        ));
+    }
+    if let Some(name) = RESERVED.iter().find(|name| request.contains_key(**name)) {
+        let message = format!("{name} cannot be set by a request; it belongs in the proxy's configuration");
+        return Err(Failure::parameter(name, message));
+    }
+    let target = proxy.config.target(&model).ok_or_else(|| {
+        let names: Vec<String> = proxy.config.names().collect();
+        let message = format!(
+            "the model {model:?} does not exist; the models are: {}",
+            names.join(", ")
+        );
+        let failure = Failure::invalid(StatusCode::NOT_FOUND, message);
+        failure.code("model_not_found")
+    })?;
+    let response = match target {
+        Target::Mock => mock::respond(request, &proxy.seams)?,
+        Target::OpenAi {
+            completions,
+            key,
+            model,
+        } => {
+            proxy
+                .forwarder
+                .forward(request, &completions, key.as_ref(), model)
+                .await?
+        }
+    };
+    Ok((model, response))
+}
+
+async fn read(body: Body) -> Result<Map<String, Value>, Failure> {
+    let bytes = axum::body::to_bytes(body, MAX_REQUEST).await.map_err(|error| {
+        let source = std::error::Error::source(&error);
+        if source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>()) {
+            let limit = MAX_REQUEST / 1024 / 1024;
+            Failure::invalid(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the body is larger than {limit} MiB"),
+            )
+        } else {
+            Failure::invalid(StatusCode::BAD_REQUEST, "the body ended early")
+        }
+    })?;
+    match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(request)) => Ok(request),
+        Ok(_) => Err(Failure::invalid(
+            StatusCode::BAD_REQUEST,
+            "the body must be a JSON object",
+        )),
+        Err(error) => Err(Failure::invalid(
+            StatusCode::BAD_REQUEST,
+            format!("the body is not valid JSON: {error}"),
+        )),
+    }
+}
