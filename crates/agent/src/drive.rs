@@ -10,7 +10,7 @@ use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, ChunkAccumulator, Usage}
 use serde_json::Value;
 
 use crate::{
-    model::{Model, ModelError},
+    model::{ChunkStream, Model, ModelError},
     run::{AgentRun, Invocation, Outcome, Step, ToolResult},
     tools::Toolbox,
 };
@@ -109,11 +109,7 @@ pub(crate) fn drive(mut run: AgentRun, means: Means) -> impl Stream<Item = Event
     }
 }
 
-async fn ask(
-    means: &Means,
-    request: ChatRequest,
-    step: u32,
-) -> Result<crate::model::ChunkStream, ModelError> {
+async fn ask(means: &Means, request: ChatRequest, step: u32) -> Result<ChunkStream, ModelError> {
     tracing::debug!(
         step,
         model = request.model,

@@ -261,7 +261,7 @@ fn is_near(url: &Url) -> bool {
         Some(url::Host::Ipv4(address)) => address.is_loopback() || address.is_private(),
         Some(url::Host::Ipv6(address)) => address.is_loopback() || address.is_unique_local(),
         Some(url::Host::Domain(name)) => {
-            !name.contains('.') || name.ends_with(".svc") || name.ends_with(".svc.cluster.local")
+            !name.contains('.') || name.ends_with(".svc") || name.contains(".svc.")
         }
         None => false,
     }
@@ -311,7 +311,7 @@ mod unit {
             "http://127.0.0.1:1",
             "http://[::1]:1",
             "http://localhost",
-            "http://m.default.svc:8000",
+            "http://m.default.svc.example.org:8000",
         ] {
             assert!(near(url), "{url}");
         }
