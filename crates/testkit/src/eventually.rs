@@ -47,7 +47,11 @@ impl Outcome for bool {
 ///
 /// # Panics
 /// When `deadline` has passed, with `what` and what was found last.
-pub async fn eventually<O: Outcome>(what: &str, deadline: Duration, mut look: impl AsyncFnMut() -> O) -> O::Value {
+pub async fn eventually<O: Outcome>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl AsyncFnMut() -> O,
+) -> O::Value {
     let started = Instant::now();
     loop {
         match look().await.settle() {

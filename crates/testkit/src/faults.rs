@@ -25,8 +25,15 @@ struct Rule {
 
 impl fmt::Debug for Rule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fault, times, fired, .. } = self;
-        formatter.debug_struct("Rule").field("fault", fault).field("times", times).field("fired", fired).finish()
+        let Self {
+            fault, times, fired, ..
+        } = self;
+        formatter
+            .debug_struct("Rule")
+            .field("fault", fault)
+            .field("times", times)
+            .field("fired", fired)
+            .finish()
     }
 }
 
@@ -51,7 +58,12 @@ impl Faults {
         matches: impl Fn(&Call) -> bool + Send + Sync + 'static,
     ) -> Injection {
         let fired = Arc::new(AtomicUsize::new(0));
-        self.lock().rules.push(Rule { matches: Box::new(matches), fault, times, fired: fired.clone() });
+        self.lock().rules.push(Rule {
+            matches: Box::new(matches),
+            fault,
+            times,
+            fired: fired.clone(),
+        });
         Injection(fired)
     }
 
@@ -82,7 +94,9 @@ impl FaultInjector for Faults {
     }
 
     fn observe(&self, call: &Call, fault: &Fault, outcome: &Outcome) {
-        self.lock().seen.push((call.clone(), fault.clone(), outcome.clone()));
+        self.lock()
+            .seen
+            .push((call.clone(), fault.clone(), outcome.clone()));
     }
 }
 
@@ -93,8 +107,13 @@ mod tests {
     #[test]
     fn a_fault_fires_as_often_as_asked_and_only_where_it_matches() {
         let faults = Faults::default();
-        let stale = faults.inject(2, Fault::StaleRead { versions_back: 1 }, |call| call.verb == "get");
-        let call = |verb| Call { verb, ..Call::default() };
+        let stale = faults.inject(2, Fault::StaleRead { versions_back: 1 }, |call| {
+            call.verb == "get"
+        });
+        let call = |verb| Call {
+            verb,
+            ..Call::default()
+        };
         assert_eq!(faults.decide(&call("list")), Fault::None);
         for _ in 0..3 {
             faults.decide(&call("get"));

@@ -15,8 +15,6 @@
 
 mod api;
 mod calls;
-mod controllers;
-mod crds;
 mod eventually;
 mod faults;
 mod pods;
@@ -24,8 +22,6 @@ mod raw;
 
 pub use api::{Builder, TestApi};
 pub use calls::{Calls, Sent};
-pub use controllers::{Controllers, test_config};
-pub use crds::{install_crd, install_crds};
 pub use eventually::{PATIENCE, eventually};
 pub use faults::{Faults, Injection};
 pub use pods::{KeptReady, keep_pods_ready, mark_pods_ready};

@@ -14,7 +14,9 @@ use tokio_util::task::AbortOnDropHandle;
 /// # Panics
 /// When the API refuses it.
 pub async fn mark_pods_ready(client: &Client, namespace: &str) -> usize {
-    try_mark_pods_ready(client, namespace).await.expect("pods can be marked ready")
+    try_mark_pods_ready(client, namespace)
+        .await
+        .expect("pods can be marked ready")
 }
 
 async fn try_mark_pods_ready(client: &Client, namespace: &str) -> Result<usize, kube::Error> {
@@ -53,30 +55,41 @@ pub fn keep_pods_ready(client: &Client, namespace: &str) -> KeptReady {
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    let conditions = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 fn ready_status(pod: &Pod) -> Value {
     const TIME: &str = "2026-01-01T00:00:00Z";
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": TIME});
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| {
-        json!({
-            "name": container.name,
-            "image": container.image.clone().unwrap_or_default(),
-            "imageID": "",
-            "ready": true,
-            "started": true,
-            "restartCount": 0,
-            "state": {"running": {"startedAt": TIME}},
-        })
-    });
+    let containers = pod
+        .spec
+        .iter()
+        .flat_map(|spec| &spec.containers)
+        .map(|container| {
+            json!({
+                "name": container.name,
+                "image": container.image.clone().unwrap_or_default(),
+                "imageID": "",
+                "ready": true,
+                "started": true,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": TIME}},
+            })
+        });
+    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
     json!({
         "phase": "Running",
         "podIP": "10.0.0.1",
         "podIPs": [{"ip": "10.0.0.1"}],
         "startTime": TIME,
-        "conditions": ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition),
+        "conditions": conditions,
         "containerStatuses": containers.collect::<Vec<_>>(),
     })
 }

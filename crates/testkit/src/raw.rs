@@ -29,7 +29,10 @@ impl From<()> for RawBody {
 impl From<Value> for RawBody {
     /// JSON, which the request says unless its headers name another type.
     fn from(value: Value) -> Self {
-        Self { bytes: value.to_string().into_bytes(), content_type: Some("application/json") }
+        Self {
+            bytes: value.to_string().into_bytes(),
+            content_type: Some("application/json"),
+        }
     }
 }
 
@@ -42,7 +45,10 @@ impl From<&Value> for RawBody {
 impl From<&str> for RawBody {
     /// The text as it is, of no type.
     fn from(text: &str) -> Self {
-        Self { bytes: text.as_bytes().to_vec(), content_type: None }
+        Self {
+            bytes: text.as_bytes().to_vec(),
+            content_type: None,
+        }
     }
 }
 
@@ -58,10 +64,18 @@ impl TestApi {
         headers: &[(&str, &str)],
         body: impl Into<RawBody>,
     ) -> (u16, Value) {
-        let response =
-            self.client.send(request(method, path, headers, body.into())).await.expect("the server answers");
+        let response = self
+            .client
+            .send(request(method, path, headers, body.into()))
+            .await
+            .expect("the server answers");
         let status = response.status().as_u16();
-        let bytes = response.into_body().collect().await.expect("the answer arrives whole").to_bytes();
+        let bytes = response
+            .into_body()
+            .collect()
+            .await
+            .expect("the answer arrives whole")
+            .to_bytes();
         let value = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
         (status, value)
@@ -74,12 +88,21 @@ impl TestApi {
     pub async fn watch(&self, path: &str) -> Watch {
         let separator = if path.contains('?') { '&' } else { '?' };
         let path = format!("{path}{separator}watch=true");
-        let response =
-            self.client.send(request("GET", &path, &[], RawBody::default())).await.expect("the server answers");
+        let response = self
+            .client
+            .send(request("GET", &path, &[], RawBody::default()))
+            .await
+            .expect("the server answers");
         let status = response.status();
         assert!(status.is_success(), "the watch of {path} was refused: {status}");
-        let frames = response.into_body().into_data_stream().map_ok(|frame| frame.to_vec());
-        Watch { frames: frames.boxed(), buffer: Vec::new() }
+        let frames = response
+            .into_body()
+            .into_data_stream()
+            .map_ok(|frame| frame.to_vec());
+        Watch {
+            frames: frames.boxed(),
+            buffer: Vec::new(),
+        }
     }
 }
 
@@ -89,7 +112,9 @@ fn request(method: &str, path: &str, headers: &[(&str, &str)], body: RawBody) ->
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let named = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let named = headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     if let Some(content_type) = body.content_type.filter(|_| !named) {
         request = request.header("content-type", content_type);
     }
@@ -108,7 +133,9 @@ impl Watch {
     /// # Panics
     /// When none comes in time, or it is not JSON.
     pub async fn next(&mut self) -> Option<Value> {
-        timeout(PATIENCE, self.read()).await.expect("an event, or the end of the watch, comes in time")
+        timeout(PATIENCE, self.read())
+            .await
+            .expect("an event, or the end of the watch, comes in time")
     }
 
     /// Whether nothing comes within `period`.

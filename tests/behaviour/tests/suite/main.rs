@@ -12,3 +12,4 @@
 
 mod apiserver;
 mod controllers;
+mod harness;
