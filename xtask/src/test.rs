@@ -1,12 +1,11 @@
 //! `cargo xtask test`: everything that must hold before a change is taken.
 
-use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::cluster::{Cluster, ClusterGuard, ClusterLifetime, Level};
+use crate::cluster::{self, Cluster, ClusterLifetime, Level};
 use crate::generate;
 use crate::process;
 use crate::report::{Done, Report, Skip, Tally};
@@ -97,7 +96,7 @@ fn run_built(workspace: &Workspace, options: Options, report: &mut Report, suite
         }
         match go::cluster_programs(workspace)? {
             Tool::Ready(built) => {
-                let tally = run_on_real_server(suites, &built)?;
+                let tally = run_on_real_server(workspace, suites, &built)?;
                 programs = Some(built);
                 ensure!(
                     tally.total() == embedded,
@@ -144,15 +143,12 @@ fn deny(workspace: &Workspace, checks: &[&str]) -> Result<Done> {
     Ok(Done::Ok)
 }
 
-fn run_on_real_server(suites: &Suites, programs: &ClusterPrograms) -> Result<Tally> {
-    // Not the clone's own cluster, which somebody may be using: one for this run.
-    let dir = env::temp_dir().join(format!("kaos-test-cluster-{}", std::process::id()));
-    let cluster = ClusterGuard(Cluster::at(dir));
-    cluster
-        .0
-        .up(Level::Controllers, programs, ClusterLifetime::TiedToThisProcess)?;
-    eprintln!("{}", crate::cluster::describe(&cluster.0, programs)?);
-    suites.run(BEHAVIOUR, &[("KAOS_TEST_KUBECONFIG", cluster.0.kubeconfig())])
+fn run_on_real_server(workspace: &Workspace, suites: &Suites, programs: &ClusterPrograms) -> Result<Tally> {
+    // Not the clone's own cluster, which somebody may be using.
+    let cluster = Cluster::of_this_process(workspace)?;
+    cluster.up(Level::Controllers, programs, ClusterLifetime::TiedToThisProcess)?;
+    eprintln!("{}", cluster::describe(&cluster, programs)?);
+    suites.run(BEHAVIOUR, &[("KAOS_TEST_KUBECONFIG", cluster.kubeconfig())])
 }
 
 fn run_product(

@@ -1,29 +1,10 @@
-//! Custom resource definitions, ours and those of a test.
+//! Custom resource definitions.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use tokio::sync::Mutex;
 
-use crate::api::TestApi;
 use crate::eventually::{PATIENCE, eventually};
-
-/// Installs this project's kinds and returns when they are served.
-///
-/// # Panics
-/// When the server refuses them or does not come to serve them.
-pub async fn install_crds(api: &TestApi) {
-    // Tests of one process share the real server. One of them installs; the others wait for it.
-    static INSTALLED: Mutex<bool> = Mutex::const_new(false);
-    let mut installed = INSTALLED.lock().await;
-    if *installed && !api.is_embedded() {
-        return;
-    }
-    for crd in kaos_api::crds() {
-        install_crd(&api.client, &crd).await;
-    }
-    *installed |= !api.is_embedded();
-}
 
 /// Installs a kind and returns when it is served.
 ///
@@ -33,17 +14,27 @@ pub async fn install_crd(client: &Client, crd: &CustomResourceDefinition) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = crd.name_any();
     let params = PatchParams::apply("kaos-testkit").force().validation_strict();
-    crds.patch(&name, &params, &Patch::Apply(crd)).await.expect("the definition is accepted");
+    crds.patch(&name, &params, &Patch::Apply(crd))
+        .await
+        .expect("the definition is accepted");
     eventually(&format!("{name} is established"), PATIENCE, async || {
         let conditions = crds.get(&name).await.ok()?.status?.conditions?;
-        conditions.iter().any(|condition| condition.type_ == "Established" && condition.status == "True").then_some(())
+        conditions
+            .iter()
+            .any(|condition| condition.type_ == "Established" && condition.status == "True")
+            .then_some(())
     })
     .await;
     // A server may say so a moment before it serves the kind.
     let version = crd.spec.versions.first().expect("a definition has a version");
-    let path = format!("/apis/{}/{}/{}?limit=1", crd.spec.group, version.name, crd.spec.names.plural);
+    let path = format!(
+        "/apis/{}/{}/{}?limit=1",
+        crd.spec.group, version.name, crd.spec.names.plural
+    );
     eventually(&format!("{path} is served"), PATIENCE, async || {
-        client.request_text(http::Request::get(&path).body(Vec::new()).expect("a request")).await
+        client
+            .request_text(http::Request::get(&path).body(Vec::new()).expect("a request"))
+            .await
     })
     .await;
 }

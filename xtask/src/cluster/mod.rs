@@ -8,6 +8,7 @@ mod state;
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -57,6 +58,25 @@ impl Cluster {
     pub(crate) fn of_clone(workspace: &Workspace) -> Self {
         let key = short_hash([workspace.root.as_os_str().as_encoded_bytes()]);
         Self::at(workspace.cache.join("clusters").join(key))
+    }
+
+    /// A cluster for the time of this process alone. Removes those that killed processes left behind.
+    pub(crate) fn of_this_process(workspace: &Workspace) -> Result<ClusterGuard> {
+        let folder = workspace.cache.join("clusters");
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let path = entry?.path();
+            let pid = path
+                .file_name()
+                .and_then(|name| name.to_str()?.strip_prefix(RUN)?.parse().ok());
+            if pid.is_some_and(|pid| process::stat(pid).is_none()) {
+                // Dropping it ends what is left of it.
+                drop(ClusterGuard(Self::at(path)));
+            }
+        }
+        Ok(ClusterGuard(Self::at(
+            folder.join(format!("{RUN}{}", std::process::id())),
+        )))
     }
 
     /// The kubeconfig of the cluster's administrator.
@@ -265,9 +285,13 @@ impl Cluster {
         fs::remove_dir_all(&self.dir).with_context(|| format!("cannot remove {}", self.dir.display()))
     }
 
+    fn lock_path(&self) -> PathBuf {
+        self.dir.with_added_extension("lock")
+    }
+
     /// Keeps other runs of this task away from the folder. The lock lies beside it, because `clear` removes it.
     fn lock(&self) -> Result<File> {
-        let path = self.dir.with_added_extension("lock");
+        let path = self.lock_path();
         let parent = path.parent().context("the state folder has no parent")?;
         fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         let lock = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -277,13 +301,32 @@ impl Cluster {
     }
 }
 
+/// How the folder of a cluster is named that belongs to one process; its id follows.
+const RUN: &str = "run-";
+
 /// Ends a cluster when a run that used it is over.
 #[derive(Debug)]
-pub(crate) struct ClusterGuard(pub(crate) Cluster);
+pub(crate) struct ClusterGuard(Cluster);
+
+impl Deref for ClusterGuard {
+    type Target = Cluster;
+    fn deref(&self) -> &Cluster {
+        &self.0
+    }
+}
+
+impl ClusterGuard {
+    /// Ends the cluster and leaves nothing: the folder is never used again, nor its lock.
+    fn end(&self) -> Result<()> {
+        self.0.down()?;
+        let lock = self.0.lock_path();
+        fs::remove_file(&lock).with_context(|| format!("cannot remove {}", lock.display()))
+    }
+}
 
 impl Drop for ClusterGuard {
     fn drop(&mut self) {
-        if let Err(error) = self.0.down() {
+        if let Err(error) = self.end() {
             eprintln!("cannot end the test cluster: {error:#}");
         }
     }
@@ -342,6 +385,6 @@ mod tests {
         assert!(!Cluster::at(dir.clone()).down().expect("nothing to do"));
         assert!(file.exists());
         fs::remove_dir_all(&dir).expect("removed");
-        fs::remove_file(dir.with_added_extension("lock")).expect("removed");
+        fs::remove_file(Cluster::at(dir).lock_path()).expect("removed");
     }
 }
