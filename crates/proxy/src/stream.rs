@@ -146,3 +146,120 @@ where
         self.over = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const CHUNK: &str =
+        r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}],"odd":1.50}"#;
+    const LAST: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+
+    type Sent = Result<&'static str, &'static str>;
+
+    /// Everything that is passed on of `sent`, after which the upstream closes or, with `stall`, is silent.
+    async fn passed(sent: Vec<Sent>, stall: bool) -> String {
+        let sent = stream::iter(sent).map(|piece| piece.map(Bytes::from));
+        let upstream = if stall {
+            sent.chain(stream::pending()).boxed()
+        } else {
+            sent.boxed()
+        };
+        let frames = pass_on(upstream, "models:8000".to_owned());
+        let bytes: Vec<u8> = frames
+            .map(|frame| frame.unwrap_or_default().to_vec())
+            .concat()
+            .await;
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn failed(what: &str) -> String {
+        format!(
+            "data: {{\"error\":{{\"message\":\"the upstream models:8000 {what}\",\"type\":\"upstream_error\",\
+             \"param\":null,\"code\":null}}}}\n\n"
+        )
+    }
+
+    #[tokio::test]
+    async fn events_are_passed_on_as_they_were_written() {
+        let sent = vec![
+            Ok("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish"),
+            Ok("_reason\":null}],"),
+            Ok("\"odd\":1.50}\n\n: ping\n\ndata: [DONE]\n\nafter"),
+        ];
+        assert_eq!(
+            passed(sent, false).await,
+            format!("data: {CHUNK}\n\ndata: [DONE]\n\n")
+        );
+    }
+
+    #[tokio::test]
+    async fn the_end_is_said_even_where_the_upstream_does_not() {
+        let sent = vec![Ok("data: "), Ok(LAST), Ok("\n\n")];
+        assert_eq!(
+            passed(sent, false).await,
+            format!("data: {LAST}\n\ndata: [DONE]\n\n")
+        );
+        let without_last_line = vec![Ok("data: "), Ok(LAST)];
+        assert_eq!(
+            passed(without_last_line, false).await,
+            format!("data: {LAST}\n\ndata: [DONE]\n\n")
+        );
+    }
+
+    #[tokio::test]
+    async fn an_event_on_several_lines_becomes_one() {
+        let sent = vec![Ok("data: {\"choices\":\ndata: []}\n\ndata: [DONE]\n\n")];
+        assert_eq!(
+            passed(sent, false).await,
+            "data: {\"choices\":[]}\n\ndata: [DONE]\n\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_cut_off_ends_in_an_error() {
+        let cut = failed("ended its stream before the answer was complete");
+        assert_eq!(
+            passed(vec![Ok("data: "), Ok(CHUNK), Ok("\n\n")], false).await,
+            format!("data: {CHUNK}\n\n{cut}")
+        );
+        assert_eq!(passed(vec![Ok("data: {\"choi")], false).await, cut);
+        assert_eq!(passed(vec![], false).await, cut);
+        let broken = failed("broke off in the middle of its answer");
+        assert_eq!(passed(vec![Ok("data: "), Err("reset")], false).await, broken);
+    }
+
+    #[tokio::test]
+    async fn garbage_ends_in_an_error() {
+        let garbage = failed("sent an event that is not JSON");
+        assert_eq!(
+            passed(vec![Ok("data: <html>\n\ndata: [DONE]\n\n")], false).await,
+            garbage
+        );
+        assert_eq!(passed(vec![Ok("data: 7\n\n")], false).await, garbage);
+    }
+
+    #[tokio::test]
+    async fn an_error_of_the_upstream_is_the_end() {
+        let sent = vec![Ok(
+            "data: {\"error\":{\"message\":\"overloaded\"}}\n\ndata: [DONE]\n\n",
+        )];
+        assert_eq!(
+            passed(sent, false).await,
+            "data: {\"error\":{\"message\":\"overloaded\"}}\n\n"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_in_an_error_at_the_limit() {
+        let began = Instant::now();
+        let silent = failed("sent nothing for 120 s");
+        let sent = vec![Ok("data: "), Ok(CHUNK), Ok("\n\n")];
+        assert_eq!(passed(sent, true).await, format!("data: {CHUNK}\n\n{silent}"));
+        assert_eq!(began.elapsed().as_secs(), Duration::from_secs(120).as_secs());
+    }
+}

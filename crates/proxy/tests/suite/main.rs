@@ -1,0 +1,8 @@
+//! The proxy over HTTP, before upstreams that behave well and badly.
+
+// A test that cannot go on should panic, in its helpers as well.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod forwarding;
+mod front;
+mod setup;
