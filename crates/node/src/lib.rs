@@ -1,1 +1,38 @@
-//! crates/node
+//! The local node: runs the pods of a Kubernetes API as processes of this machine, with no cluster, no
+//! container engine and no root.
+//!
+//! It owns what a cluster's nodes and built-in controllers do for a Deployment: ReplicaSets and pods
+//! ([`workloads`]), binding to the one node, processes with probes, restarts and logs, and the addresses of
+//! Services. It talks to nothing but a Kubernetes API and this machine, and knows no kind of this project:
+//! which program stands for an image is data ([`ImageMapping`]).
+//!
+//! Limits that follow from having no containers, each reported where it matters or listed here:
+//!
+//! - Every container sees the machine's file system and network. Mount paths exist only as text: where a
+//!   mount path stands in a container's command, args or env, it is replaced by the folder that stands for it.
+//! - A container listens where `KAOS_LISTEN` (or `PORT`) says; two pods that both bind port 8000 by
+//!   themselves collide.
+//! - Names of Services are rewritten in env, args and mounted files ([`services::rewrite`]); names that a
+//!   program puts together at run time are not found.
+//! - Resource limits and security contexts take no effect: processes run as the user who started the node.
+
+mod access;
+mod events;
+mod files;
+mod image;
+mod kubelet;
+pub mod launcher;
+mod node;
+mod ports;
+mod processes;
+mod scheduler;
+pub mod services;
+mod watch;
+pub mod workloads;
+
+pub use access::AccessError;
+pub use image::ImageMapping;
+pub use launcher::Launcher;
+pub use node::{Node, NodeError, NodeOptions};
+pub use processes::logs::{LogOptions, LogStream};
+pub use services::ServiceTable;

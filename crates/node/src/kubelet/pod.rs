@@ -1,0 +1,821 @@
+//! The life of one pod on this node.
+//!
+//! One loop owns everything: it brings each container as far as it can go, writes the status that follows,
+//! and waits for the next thing to happen — a change of the pod or of what it refers to, the end of a
+//! process, a finding of a probe, a deadline, or the end of the node.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::{Container as ContainerSpec, ObjectReference, Pod};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, PostParams, Preconditions},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::AbortHandle,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Assignment, Context,
+    backoff::Backoff,
+    container::{Plan, Refused, declared_ports},
+    probe::{Finding, Kind, Probes},
+    sources::{Sources, has_references},
+    status::{self, RestartPolicy, State, Terminated, View},
+    supported,
+    volumes::materialise,
+};
+use crate::{
+    events::{self, Type},
+    files::create_private_dir,
+    processes::{Exit, Process, Signal},
+};
+
+/// How long to wait before something that failed for a passing reason is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// The longest grace period when the node stops: whoever pressed Ctrl-C is waiting.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// The grace period of a pod whose object was removed by force.
+const GONE_GRACE: Duration = Duration::from_secs(2);
+/// The grace period of pods that name none, in seconds.
+const DEFAULT_GRACE: i64 = 30;
+
+/// What happens to a pod's containers.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// The process of a run has ended.
+    Ended { container: usize, run: u64, exit: Exit },
+    /// A probe of a run has found something.
+    Probed {
+        container: usize,
+        run: u64,
+        finding: Finding,
+    },
+}
+
+/// A run that goes on.
+#[derive(Debug)]
+struct Running {
+    run: u64,
+    process: Process,
+    started: bool,
+    ready: bool,
+    probes: AbortHandle,
+    /// When SIGKILL follows SIGTERM, once it must end.
+    kill_at: Option<Instant>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.probes.abort();
+    }
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Not started: `until` is when to try (again); `None` when trying again would change nothing.
+    Waiting {
+        reason: String,
+        message: Option<String>,
+        until: Option<Instant>,
+    },
+    Running(Running),
+    Terminated(Terminated),
+}
+
+#[derive(Debug)]
+struct Container {
+    spec: ContainerSpec,
+    is_init: bool,
+    phase: Phase,
+    last: Option<Terminated>,
+    restarts: u32,
+    has_run: bool,
+    backoff: Backoff,
+}
+
+struct Worker {
+    context: Arc<Context>,
+    assignment: watch::Receiver<Assignment>,
+    pod: Arc<Pod>,
+    namespace: String,
+    name: String,
+    uid: String,
+    dir: PathBuf,
+    containers: Vec<Container>,
+    sources: Sources,
+    prepared: bool,
+    retry_at: Option<Instant>,
+    runs: u64,
+    messages: (mpsc::Sender<Message>, mpsc::Receiver<Message>),
+}
+
+enum End {
+    Deleted,
+    Gone,
+    NodeStops,
+}
+
+/// Runs a pod until it is deleted or `stop`.
+pub(super) async fn run(
+    context: Arc<Context>,
+    mut assignment: watch::Receiver<Assignment>,
+    stop: CancellationToken,
+) {
+    let pod = assignment.borrow_and_update().pod.clone();
+    let worker = Worker::new(context, assignment, pod);
+    worker.run(stop).await;
+}
+
+impl Worker {
+    fn new(context: Arc<Context>, assignment: watch::Receiver<Assignment>, pod: Arc<Pod>) -> Self {
+        let uid = pod.uid().unwrap_or_default();
+        let dir = context.pods_dir.join(&uid);
+        let spec = pod.spec.clone().unwrap_or_default();
+        let init = spec
+            .init_containers
+            .into_iter()
+            .flatten()
+            .map(|spec| (spec, true));
+        let all = init.chain(spec.containers.into_iter().map(|spec| (spec, false)));
+        let containers = all
+            .map(|(spec, is_init)| Container::resume(spec, is_init, &pod))
+            .collect();
+        Self {
+            namespace: pod.namespace().unwrap_or_default(),
+            name: pod.name_any(),
+            context,
+            assignment,
+            pod,
+            uid,
+            dir,
+            containers,
+            sources: Sources::default(),
+            prepared: false,
+            retry_at: None,
+            runs: 0,
+            messages: mpsc::channel(64),
+        }
+    }
+
+    async fn run(mut self, stop: CancellationToken) {
+        let end = self.live(&stop).await;
+        let grace = match end {
+            End::Deleted => self.grace(),
+            End::Gone => GONE_GRACE.min(self.grace()),
+            End::NodeStops => SHUTDOWN_GRACE.min(self.grace()),
+        };
+        self.terminate(grace).await;
+        match end {
+            End::NodeStops => self.publish().await,
+            End::Gone => self.forget(),
+            End::Deleted => {
+                self.publish().await;
+                self.confirm_deletion(&stop).await;
+                self.forget();
+            }
+        }
+    }
+
+    /// Runs the containers until the pod must end.
+    async fn live(&mut self, stop: &CancellationToken) -> End {
+        let mut config_maps = self.context.config_maps.changes();
+        let mut secrets = self.context.secrets.changes();
+        let follows = has_references(&self.pod);
+        let refusal = supported::refusal(&self.pod);
+        if let Some(message) = &refusal {
+            self.refuse_all(message);
+        }
+        loop {
+            if self.assignment.borrow().gone {
+                return End::Gone;
+            }
+            if self.pod.metadata.deletion_timestamp.is_some() {
+                return End::Deleted;
+            }
+            if stop.is_cancelled() {
+                return End::NodeStops;
+            }
+            self.retry_at = None;
+            if refusal.is_none() && !self.is_over() {
+                self.advance().await;
+            }
+            self.publish().await;
+            let deadline = self.next_deadline();
+            let wait = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                changed = self.assignment.changed() => {
+                    if changed.is_err() {
+                        return End::NodeStops;
+                    }
+                    self.pod = self.assignment.borrow_and_update().pod.clone();
+                }
+                Some(message) = self.messages.1.recv() => self.take(message),
+                Ok(()) = config_maps.changed(), if follows => self.prepared = false,
+                Ok(()) = secrets.changed(), if follows => self.prepared = false,
+                () = wait => {}
+            }
+        }
+    }
+
+    /// Whether nothing will run any more.
+    fn is_over(&self) -> bool {
+        let views = self.views();
+        let status = status::status(&self.pod, &views.0, &views.1, self.context.seams.clock.now());
+        matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let of = |container: &Container| match &container.phase {
+            Phase::Waiting { until, .. } => until.filter(|_| self.prepared),
+            Phase::Running(running) => running.kill_at,
+            Phase::Terminated(_) => None,
+        };
+        // Those of containers whose turn has not come do not wake anybody.
+        let waiting_for_init = self.containers.iter().any(|c| c.is_init && !c.succeeded());
+        let current = self.containers.iter().filter(|c| c.is_init || !waiting_for_init);
+        current.filter_map(of).chain(self.retry_at).min()
+    }
+
+    /// Brings every container as far as it can go now.
+    async fn advance(&mut self) {
+        if !self.prepared && !self.prepare().await {
+            return;
+        }
+        let now = Instant::now();
+        let policy = RestartPolicy::of(&self.pod);
+        for index in 0..self.containers.len() {
+            if !self.containers[index].is_init && self.containers.iter().any(|c| c.is_init && !c.succeeded())
+            {
+                return;
+            }
+            if let Phase::Terminated(terminated) = &self.containers[index].phase
+                && policy.restarts(terminated.exit.code, self.containers[index].is_init)
+            {
+                self.schedule_restart(index, now);
+            }
+            match &self.containers[index].phase {
+                Phase::Waiting {
+                    until: Some(until), ..
+                } if *until <= now => self.start(index).await,
+                Phase::Running(running) if running.kill_at.is_some_and(|at| at <= now) => {
+                    running.process.signal(Signal::KILL);
+                    self.containers[index].set_kill_at(None);
+                }
+                _ => {}
+            }
+            if self.containers[index].is_init && !self.containers[index].succeeded() {
+                return;
+            }
+        }
+    }
+
+    /// Reads what the pod refers to and makes its volumes so. Returns whether containers may start.
+    async fn prepare(&mut self) -> bool {
+        match Sources::read(&self.context.client, &self.namespace, &self.pod).await {
+            Ok(sources) => self.sources = sources,
+            Err(error) => {
+                tracing::warn!(pod = %self.name, %error, "what a pod refers to cannot be read; trying again");
+                self.retry_at = Some(Instant::now() + RETRY);
+                return false;
+            }
+        }
+        let services = &self.context.services;
+        let made = ["tmp", "work", "volumes"]
+            .iter()
+            .try_for_each(|folder| create_private_dir(&self.dir.join(folder)))
+            .map_err(|error| error.to_string())
+            .and_then(|()| {
+                materialise(&self.pod, &self.sources, &self.volumes(), |text| {
+                    services.rewrite(text)
+                })
+                .map_err(|error| error.0)
+            });
+        if let Err(message) = made {
+            self.context.events.report(
+                self.reference(None),
+                Type::Warning,
+                "FailedMount",
+                message.clone(),
+            );
+            for container in &mut self.containers {
+                if matches!(container.phase, Phase::Waiting { .. }) {
+                    container.wait("ContainerCreating", Some(message.clone()), Some(Instant::now()));
+                }
+            }
+            // Containers that run go on with the files they have.
+            self.retry_at = Some(Instant::now() + RETRY);
+            return false;
+        }
+        self.prepared = true;
+        // What was missing may be there now.
+        for container in &mut self.containers {
+            if let Phase::Waiting { reason, until, .. } = &mut container.phase
+                && reason == "CreateContainerConfigError"
+            {
+                *until = Some(Instant::now());
+            }
+        }
+        true
+    }
+
+    fn volumes(&self) -> PathBuf {
+        self.dir.join("volumes")
+    }
+
+    async fn start(&mut self, index: usize) {
+        match self.try_start(index).await {
+            Ok(()) => {}
+            Err(Refused { reason, message }) => {
+                let event = if reason == "ErrImageNeverPull" {
+                    reason
+                } else {
+                    "Failed"
+                };
+                let reference = self.reference(Some(index));
+                let text = if event == "Failed" {
+                    format!("Error: {message}")
+                } else {
+                    message.clone()
+                };
+                self.context.events.report(reference, Type::Warning, event, text);
+                // An image is mapped when the node starts; everything else may come right at any time.
+                let until = (reason != "ErrImageNeverPull").then(|| Instant::now() + RETRY);
+                self.containers[index].wait(reason, Some(message), until);
+            }
+        }
+    }
+
+    async fn try_start(&mut self, index: usize) -> Result<(), Refused> {
+        let context = self.context.clone();
+        let spec = self.containers[index].spec.clone();
+        let failed = |message: String| Refused {
+            reason: "CreateContainerError",
+            message,
+        };
+        let plan = Plan::new(&context.images, &spec, &self.pod, &self.sources, &self.volumes())?;
+        let ports = context
+            .ports
+            .assign(&self.uid, &spec.name, &declared_ports(&spec))
+            .map_err(|error| failed(format!("no free port on 127.0.0.1: {error}")))?;
+        let probes = Probes::of(&spec, &ports).map_err(|message| Refused {
+            reason: "CreateContainerConfigError",
+            message,
+        })?;
+        let restarts = self.containers[index].restarts + u32::from(self.containers[index].has_run);
+        let log = context
+            .logs
+            .create((&self.namespace, &self.name, &self.uid), &spec.name, restarts)
+            .map_err(|error| failed(format!("the log cannot be opened: {error}")))?;
+        let process = plan.process(&context, &self.pod, &ports, &self.dir, log)?;
+        let reference = self.reference(Some(index));
+        context.events.report(
+            reference.clone(),
+            Type::Normal,
+            "Created",
+            format!("Created container: {}", spec.name),
+        );
+        let process = context.spawner.spawn(process).await.map_err(|error| Refused {
+            reason: "RunContainerError",
+            message: error.to_string(),
+        })?;
+        context.events.report(
+            reference,
+            Type::Normal,
+            "Started",
+            format!("Started container {}", spec.name),
+        );
+
+        self.runs += 1;
+        let (run, sender) = (self.runs, self.messages.0.clone());
+        let (mut ending, ended) = (process.clone(), sender.clone());
+        tokio::spawn(async move {
+            let exit = ending.wait().await;
+            // Nobody listens once the pod is forgotten.
+            let _ = ended
+                .send(Message::Ended {
+                    container: index,
+                    run,
+                    exit,
+                })
+                .await;
+        });
+        // An init container is done when it ends, not when it is ready.
+        let probes = if self.containers[index].is_init {
+            Probes::default()
+        } else {
+            probes
+        };
+        let probes = tokio::spawn(probes.run(index, run, sender)).abort_handle();
+        let container = &mut self.containers[index];
+        container.restarts = restarts;
+        container.has_run = true;
+        container.phase = Phase::Running(Running {
+            run,
+            process,
+            started: false,
+            ready: false,
+            probes,
+            kill_at: None,
+        });
+        Ok(())
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Ended { container, run, exit } => {
+                if !self.containers[container].is_run(run) {
+                    return;
+                }
+                let id = self.container_id(container);
+                let reason = if exit.code == 0 { "Completed" } else { "Error" };
+                self.containers[container].phase = Phase::Terminated(Terminated {
+                    exit,
+                    reason: reason.to_owned(),
+                    message: None,
+                    container_id: id,
+                });
+            }
+            Message::Probed {
+                container,
+                run,
+                finding,
+            } => {
+                if self.containers[container].is_run(run) {
+                    self.probed(container, finding);
+                }
+            }
+        }
+    }
+
+    fn probed(&mut self, index: usize, finding: Finding) {
+        let reference = self.reference(Some(index));
+        let events = self.context.events.clone();
+        let Phase::Running(running) = &mut self.containers[index].phase else {
+            return;
+        };
+        match finding {
+            Finding::Started => running.started = true,
+            Finding::Ready(ready) => running.ready = ready,
+            Finding::Unhealthy(kind, reason) => {
+                let message = format!("{} probe failed: {reason}", kind.name());
+                events.report(reference, Type::Warning, "Unhealthy", message);
+            }
+            Finding::Failed(kind) => {
+                let probe = if kind == Kind::Startup {
+                    "startup"
+                } else {
+                    "liveness"
+                };
+                let name = self.containers[index].spec.name.clone();
+                let message = format!("Container {name} failed {probe} probe, will be restarted");
+                events.report(reference, Type::Normal, "Killing", message);
+                let grace = self.grace();
+                self.containers[index].stop(grace);
+            }
+        }
+    }
+
+    fn schedule_restart(&mut self, index: usize, now: Instant) {
+        let container = &mut self.containers[index];
+        let Phase::Terminated(terminated) = &container.phase else {
+            return;
+        };
+        let ran = terminated
+            .exit
+            .finished
+            .duration_since(terminated.exit.started)
+            .unsigned_abs();
+        container.last = Some(terminated.clone());
+        let wait = container.backoff.after(ran);
+        if wait.is_zero() {
+            container.wait("ContainerCreating", None, Some(now));
+            return;
+        }
+        let name = &container.spec.name;
+        let message = format!(
+            "back-off {}s restarting failed container={name} pod={}_{}({})",
+            wait.as_secs(),
+            self.name,
+            self.namespace,
+            self.uid
+        );
+        let event = format!(
+            "Back-off restarting failed container {name} in pod {}_{}({})",
+            self.name, self.namespace, self.uid
+        );
+        container.wait("CrashLoopBackOff", Some(message), Some(now + wait));
+        self.context
+            .events
+            .report(self.reference(Some(index)), Type::Warning, "BackOff", event);
+    }
+
+    fn refuse_all(&mut self, message: &str) {
+        let text = format!("Error: {message}");
+        self.context
+            .events
+            .report(self.reference(None), Type::Warning, "Failed", text);
+        for container in &mut self.containers {
+            container.wait("CreateContainerConfigError", Some(message.to_owned()), None);
+        }
+    }
+
+    fn grace(&self) -> Duration {
+        let asked = self.pod.metadata.deletion_grace_period_seconds;
+        let own = self
+            .pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.termination_grace_period_seconds);
+        Duration::from_secs(u64::try_from(asked.or(own).unwrap_or(DEFAULT_GRACE)).unwrap_or(0))
+    }
+
+    /// Ends every process, and returns when none is left.
+    async fn terminate(&mut self, grace: Duration) {
+        for index in 0..self.containers.len() {
+            if matches!(self.containers[index].phase, Phase::Running(_)) {
+                let message = format!("Stopping container {}", self.containers[index].spec.name);
+                self.context
+                    .events
+                    .report(self.reference(Some(index)), Type::Normal, "Killing", message);
+                self.containers[index].stop(grace);
+            }
+        }
+        // No traffic from here on.
+        if self.containers.iter().any(Container::runs) {
+            self.publish().await;
+        }
+        let mut watched = true;
+        while self.containers.iter().any(Container::runs) {
+            let now = Instant::now();
+            for container in &mut self.containers {
+                if let Phase::Running(running) = &mut container.phase
+                    && running.kill_at.is_some_and(|at| at <= now)
+                {
+                    running.process.signal(Signal::KILL);
+                    running.kill_at = None;
+                }
+            }
+            let deadline = self.containers.iter().filter_map(Container::kill_at).min();
+            let wait = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(message) = self.messages.1.recv() => self.take(message),
+                changed = self.assignment.changed(), if watched => {
+                    watched = changed.is_ok();
+                    // The grace period may have been cut short by a second delete.
+                    let now = self.assignment.borrow_and_update().clone();
+                    let left = if now.gone { GONE_GRACE.min(grace) } else { grace };
+                    self.pod = now.pod;
+                    let left = if self.pod.metadata.deletion_timestamp.is_some() { left.min(self.grace()) } else { left };
+                    for container in &mut self.containers {
+                        container.stop(left);
+                    }
+                }
+                () = wait => {}
+            }
+        }
+    }
+
+    /// Removes the object of a deleted pod, now that nothing of it runs. Tried until the API takes it.
+    async fn confirm_deletion(&self, stop: &CancellationToken) {
+        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), &self.namespace);
+        let params = DeleteParams {
+            grace_period_seconds: Some(0),
+            preconditions: Some(Preconditions {
+                uid: Some(self.uid.clone()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        loop {
+            match api.delete(&self.name, &params).await {
+                Ok(_) => return,
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => return,
+                Err(error) => {
+                    tracing::warn!(pod = %self.name, %error, "a pod that has ended cannot be removed; trying again");
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(RETRY) => {}
+            }
+        }
+    }
+
+    /// Removes what the pod left on this machine.
+    fn forget(&self) {
+        self.context.ports.remove(&self.uid);
+        let removed = match std::fs::remove_dir_all(&self.dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+            _ => self.context.logs.remove(&self.namespace, &self.name, &self.uid),
+        };
+        if let Err(error) = removed {
+            tracing::warn!(pod = %self.name, %error, "the files of a pod cannot be removed");
+        }
+    }
+
+    fn container_id(&self, index: usize) -> String {
+        let container = &self.containers[index];
+        format!(
+            "process://{}/{}/{}",
+            self.uid, container.spec.name, container.restarts
+        )
+    }
+
+    /// The pod, or one of its containers, for events.
+    fn reference(&self, index: Option<usize>) -> ObjectReference {
+        let field_path = index.map(|index| {
+            let container = &self.containers[index];
+            let list = if container.is_init {
+                "initContainers"
+            } else {
+                "containers"
+            };
+            format!("spec.{list}{{{}}}", container.spec.name)
+        });
+        ObjectReference {
+            field_path,
+            ..events::reference(&*self.pod)
+        }
+    }
+
+    fn views(&self) -> (Vec<View>, Vec<View>) {
+        let (init, main): (Vec<_>, Vec<_>) = self
+            .containers
+            .iter()
+            .enumerate()
+            .map(|(index, container)| (container.is_init, container.view(self.container_id(index))))
+            .partition(|(is_init, _)| *is_init);
+        let strip = |views: Vec<(bool, View)>| views.into_iter().map(|(_, view)| view).collect();
+        (strip(init), strip(main))
+    }
+
+    /// Writes the status where it differs from what the API has.
+    async fn publish(&mut self) {
+        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), &self.namespace);
+        let (init, main) = self.views();
+        let mut live = (*self.pod).clone();
+        for attempt in 0..2 {
+            let status = status::status(&live, &init, &main, self.context.seams.clock.now());
+            if live.status.as_ref() == Some(&status) {
+                break;
+            }
+            live.status = Some(status);
+            match api
+                .replace_status(&self.name, &PostParams::default(), &live)
+                .await
+            {
+                Ok(written) => {
+                    live = written;
+                    break;
+                }
+                Err(kube::Error::Api(answer)) if answer.is_conflict() && attempt == 0 => {
+                    match api.get_opt(&self.name).await {
+                        Ok(Some(newer)) if newer.uid().as_ref() == Some(&self.uid) => live = newer,
+                        Ok(_) => return,
+                        Err(_) => break,
+                    }
+                }
+                // The watch tells that it is gone.
+                Err(kube::Error::Api(answer)) if answer.is_not_found() => return,
+                Err(error) => {
+                    tracing::warn!(pod = %self.name, %error, "the status of a pod cannot be written; trying again");
+                    self.retry_at = Some(Instant::now() + RETRY);
+                    return;
+                }
+            }
+        }
+        self.pod = Arc::new(live);
+    }
+}
+
+impl Container {
+    /// A container as the pod's status tells it: what an earlier run of the node started has ended since.
+    fn resume(spec: ContainerSpec, is_init: bool, pod: &Pod) -> Self {
+        let statuses = pod.status.as_ref().and_then(|status| {
+            if is_init {
+                status.init_container_statuses.as_ref()
+            } else {
+                status.container_statuses.as_ref()
+            }
+        });
+        let known = statuses
+            .into_iter()
+            .flatten()
+            .find(|status| status.name == spec.name);
+        let ended = known.and_then(|status| {
+            let states = [status.state.as_ref(), status.last_state.as_ref()];
+            states
+                .into_iter()
+                .flatten()
+                .find_map(|state| Terminated::from_status(state))
+        });
+        let over = matches!(
+            pod.status.as_ref().and_then(|status| status.phase.as_deref()),
+            Some("Succeeded" | "Failed")
+        );
+        let phase = match &ended {
+            Some(ended) if over => Phase::Terminated(ended.clone()),
+            _ => Phase::Waiting {
+                reason: "ContainerCreating".to_owned(),
+                message: None,
+                until: Some(Instant::now()),
+            },
+        };
+        Self {
+            restarts: known
+                .and_then(|status| u32::try_from(status.restart_count).ok())
+                .unwrap_or(0),
+            has_run: ended.is_some(),
+            last: ended.filter(|_| !over),
+            spec,
+            is_init,
+            phase,
+            backoff: Backoff::default(),
+        }
+    }
+
+    fn succeeded(&self) -> bool {
+        matches!(&self.phase, Phase::Terminated(terminated) if terminated.exit.code == 0)
+    }
+
+    fn runs(&self) -> bool {
+        matches!(self.phase, Phase::Running(_))
+    }
+
+    fn is_run(&self, number: u64) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.run == number)
+    }
+
+    fn kill_at(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Running(running) => running.kill_at,
+            _ => None,
+        }
+    }
+
+    fn set_kill_at(&mut self, at: Option<Instant>) {
+        if let Phase::Running(running) = &mut self.phase {
+            running.kill_at = at;
+        }
+    }
+
+    /// Asks the process to end, and sets when it is made to. A second time can only shorten the wait.
+    fn stop(&mut self, grace: Duration) {
+        let Phase::Running(running) = &mut self.phase else {
+            return;
+        };
+        running.probes.abort();
+        running.ready = false;
+        let at = Instant::now() + grace;
+        match running.kill_at {
+            Some(earlier) => running.kill_at = Some(earlier.min(at)),
+            None => {
+                running.process.signal(Signal::TERM);
+                running.kill_at = Some(at);
+            }
+        }
+    }
+
+    fn wait(&mut self, reason: &str, message: Option<String>, until: Option<Instant>) {
+        self.phase = Phase::Waiting {
+            reason: reason.to_owned(),
+            message,
+            until,
+        };
+    }
+
+    fn view(&self, id: String) -> View {
+        let state = match &self.phase {
+            Phase::Waiting { reason, message, .. } => State::waiting(reason, message.clone()),
+            Phase::Running(running) => State::Running {
+                since: running.process.started,
+                started: running.started,
+                ready: running.ready,
+            },
+            Phase::Terminated(terminated) => State::Terminated(terminated.clone()),
+        };
+        View {
+            name: self.spec.name.clone(),
+            image: self.spec.image.clone().unwrap_or_default(),
+            container_id: self.has_run.then_some(id),
+            state,
+            last: self.last.clone(),
+            restarts: self.restarts,
+        }
+    }
+}
