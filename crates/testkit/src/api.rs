@@ -148,6 +148,11 @@ impl TestApi {
         &self.calls
     }
 
+    /// An API group that nobody else uses, for the definitions of a test: they belong to no namespace.
+    pub fn group(&self) -> String {
+        format!("{}.example.com", self.namespace)
+    }
+
     /// The objects of a kind in the test's namespace.
     pub fn api<K>(&self) -> Api<K>
     where

@@ -54,3 +54,27 @@ pub(crate) fn build_once(place: &Path, what: &str, build: impl FnOnce(&Path) -> 
     build(&partial).with_context(|| format!("cannot build {what}"))?;
     fs::rename(&partial, place).with_context(|| format!("cannot rename {}", partial.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_built_to_the_end_counts() {
+        let cache = std::env::temp_dir().join(format!("kaos-build-once-{}", std::process::id()));
+        let place = cache.join("tool-1");
+        let failed = build_once(&place, "tool", |partial| {
+            fs::write(partial.join("half"), "")?;
+            anyhow::bail!("interrupted")
+        });
+        assert_eq!(failed.expect_err("it failed").to_string(), "cannot build tool");
+        assert!(!place.exists());
+
+        let write = |text: &'static str| move |partial: &Path| Ok(fs::write(partial.join("whole"), text)?);
+        build_once(&place, "tool", write("first")).expect("built");
+        build_once(&place, "tool", write("second")).expect("there already");
+        assert_eq!(fs::read_to_string(place.join("whole")).expect("a file"), "first");
+        assert!(!place.join("half").exists());
+        fs::remove_dir_all(&cache).expect("removed");
+    }
+}

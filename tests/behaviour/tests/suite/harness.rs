@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kaos_testkit::{PATIENCE, TestApi, eventually, keep_pods_ready, mark_pods_ready};
+use kaos_testkit::{PATIENCE, TestApi, eventually, install_crd, keep_pods_ready, mark_pods_ready};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
 use serde_json::json;
@@ -67,6 +67,35 @@ async fn a_watch_is_read_event_by_event() {
     );
     maps.delete("mine", &DeleteParams::default()).await.unwrap();
     assert_eq!(watch.next().await.unwrap()["type"], "DELETED");
+}
+
+#[tokio::test]
+async fn a_kind_is_served_once_it_is_installed() {
+    let api = TestApi::start().await;
+    let group = api.group();
+    let definition = json!({
+        "metadata": {"name": format!("gizmos.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "Gizmo", "listKind": "GizmoList", "plural": "gizmos", "singular": "gizmo"},
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }],
+        },
+    });
+    install_crd(&api.client, &serde_json::from_value(definition).unwrap()).await;
+    let path = format!("/apis/{group}/v1/namespaces/{}/gizmos", api.namespace);
+    let gizmo = json!({"apiVersion": format!("{group}/v1"), "kind": "Gizmo", "metadata": {"name": "one"}});
+    let (code, stored) = api.raw("POST", &path, &[], gizmo).await;
+    assert_eq!(
+        (code, &stored["metadata"]["name"]),
+        (201, &json!("one")),
+        "{stored}"
+    );
 }
 
 #[tokio::test]
