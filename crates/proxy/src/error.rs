@@ -16,7 +16,8 @@ pub(crate) const UPSTREAM: &str = "upstream_error";
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: StatusCode,
-    body: ErrorResponse,
+    /// Boxed: an error is rare, and every fallible function returns room for one.
+    body: Box<ErrorResponse>,
     /// Passed on where the upstream asks to wait.
     retry_after: Option<HeaderValue>,
 }
@@ -26,7 +27,7 @@ impl Failure {
     pub(crate) fn invalid(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
-            body: ErrorResponse::new(INVALID, message),
+            body: Box::new(ErrorResponse::new(INVALID, message)),
             retry_after: None,
         }
     }
@@ -35,7 +36,7 @@ impl Failure {
     pub(crate) fn parameter(name: &str, message: impl Into<String>) -> Self {
         let failure = Self::invalid(StatusCode::BAD_REQUEST, message);
         Self {
-            body: failure.body.param(name),
+            body: Box::new(failure.body.param(name)),
             ..failure
         }
     }
@@ -44,7 +45,7 @@ impl Failure {
     pub(crate) fn upstream(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
-            body: ErrorResponse::new(UPSTREAM, message),
+            body: Box::new(ErrorResponse::new(UPSTREAM, message)),
             retry_after: None,
         }
     }
@@ -57,14 +58,14 @@ impl Failure {
     ) -> Self {
         Self {
             status,
-            body,
+            body: Box::new(body),
             retry_after,
         }
     }
 
     pub(crate) fn code(self, code: &str) -> Self {
         Self {
-            body: self.body.code(code),
+            body: Box::new(self.body.code(code)),
             ..self
         }
     }
