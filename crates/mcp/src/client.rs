@@ -367,22 +367,16 @@ fn initialize_reason(error: &ClientInitializeError) -> String {
     }
 }
 
-/// The message with its causes: reqwest keeps `connection refused` in the innermost one.
+/// The innermost cause of a failed connection, `Connection refused`; else the message itself.
 fn transport_reason(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut current = match error.downcast_ref::<HttpFailure>() {
-        Some(HttpFailure::Client(inner)) => inner as &(dyn std::error::Error + 'static),
-        _ => error,
+    let Some(HttpFailure::Client(error)) = error.downcast_ref::<HttpFailure>() else {
+        return error.to_string();
     };
-    let mut reason = current.to_string();
-    while let Some(cause) = current.source() {
-        let text = cause.to_string();
-        if !reason.contains(&text) {
-            reason.push_str(": ");
-            reason.push_str(&text);
-        }
-        current = cause;
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
     }
-    reason
+    cause.to_string()
 }
 
 fn tool_info(tool: Tool) -> ToolInfo {

@@ -1,13 +1,8 @@
 //! Python functions served by real Python workers and called through the MCP client.
 
-// A test that cannot go on should panic, in its helpers as well.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{LONG, Served, object};
+use crate::common::{LONG, Served, object};
 use kaos_mcp::server::{self, ToolServerConfig};
 use kaos_seams::Seams;
 use serde_json::{Value, json};
