@@ -326,3 +326,20 @@ fn spawn(python: &Path) -> io::Result<Child> {
         .kill_on_drop(true)
         .spawn()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_ends_when_its_input_does_even_within_a_call() {
+        let config = ToolServerConfig::new("import time\ndef hang(): time.sleep(3600)\n");
+        let mut worker = Worker::start(&config).await.unwrap();
+        let request = r#"{"call": 1, "tool": "hang", "arguments": {}}"#.to_owned();
+        worker.requests.send(request).await.unwrap();
+        // All that a server which is killed leaves behind.
+        drop(worker.requests);
+        let ended = tokio::time::timeout(Duration::from_secs(30), worker.child.wait()).await;
+        assert!(ended.expect("the worker ends").unwrap().success());
+    }
+}
