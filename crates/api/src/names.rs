@@ -1,0 +1,130 @@
+//! Names, labels, ports and addresses of what is made from a resource. Users' tools rely on them.
+
+use std::collections::BTreeMap;
+
+/// The port that every container listens on, and the first port of every Service.
+pub const PORT: u16 = 8000;
+/// The second port of every Service, which leads to the same container port.
+pub const HTTP_PORT: u16 = 80;
+/// The name of [`PORT`] in containers and Services.
+pub const PORT_NAME: &str = "http";
+/// The name of [`HTTP_PORT`] in Services.
+pub const HTTP_PORT_NAME: &str = "http-80";
+/// The key of the proxy configuration in its ConfigMap, and the name of the mounted file.
+pub const LITELLM_CONFIG_KEY: &str = "config.yaml";
+
+/// The label on everything that KAOS makes, with the value [`MANAGER`].
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// The value of [`MANAGED_BY_LABEL`].
+pub const MANAGER: &str = "kaos";
+/// The annotation of a pod template that changes with the configuration its pods mount, so that they are
+/// replaced when it changes.
+pub const CONFIG_HASH_ANNOTATION: &str = "kaos.tools/config-hash";
+
+/// A kind of resource, for what differs between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Agent.
+    Agent,
+    /// ModelAPI.
+    ModelApi,
+    /// MCPServer.
+    McpServer,
+}
+
+impl Kind {
+    /// The prefix of child names, the value of the label `app` and the key of the label with the
+    /// resource's name.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::ModelApi => "modelapi",
+            Self::McpServer => "mcpserver",
+        }
+    }
+
+    /// The name of the generated container.
+    pub fn container(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::ModelApi => "model-api",
+            Self::McpServer => "mcp-server",
+        }
+    }
+
+    /// The name of the Deployment and of the Service of the resource called `name`.
+    pub fn child(self, name: &str) -> String {
+        format!("{}-{name}", self.label())
+    }
+
+    /// The labels by which the pods of the resource called `name` are selected.
+    pub fn selector(self, name: &str) -> BTreeMap<String, String> {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        BTreeMap::from([pair("app", self.label()), pair(self.label(), name)])
+    }
+
+    /// The labels of all objects made for the resource called `name`.
+    pub fn labels(self, name: &str) -> BTreeMap<String, String> {
+        let mut labels = self.selector(name);
+        labels.insert(MANAGED_BY_LABEL.to_owned(), MANAGER.to_owned());
+        labels
+    }
+
+    /// The address of the resource called `name` from within the cluster.
+    pub fn endpoint(self, name: &str, namespace: &str, cluster_domain: &str) -> String {
+        format!("http://{}:{PORT}", self.host(name, namespace, cluster_domain))
+    }
+
+    /// The full name of the Service of the resource called `name`.
+    pub fn host(self, name: &str, namespace: &str, cluster_domain: &str) -> String {
+        format!("{}.{namespace}.svc.{cluster_domain}", self.child(name))
+    }
+}
+
+/// The name of the ConfigMap with the proxy configuration of the ModelAPI called `name`.
+pub fn litellm_config(name: &str) -> String {
+    format!("litellm-config-{name}")
+}
+
+// The name of a Service is a DNS label: at most 63 characters and no dot. The prefix takes its share.
+pub(crate) const NAME_RULE_AGENT: &str =
+    "size(self.metadata.name) <= 57 && !self.metadata.name.contains('.')";
+pub(crate) const NAME_MESSAGE_AGENT: &str =
+    "the name of an Agent is part of its Service's name: use at most 57 characters and no dot";
+pub(crate) const NAME_RULE_MODEL_API: &str =
+    "size(self.metadata.name) <= 54 && !self.metadata.name.contains('.')";
+pub(crate) const NAME_MESSAGE_MODEL_API: &str =
+    "the name of a ModelAPI is part of its Service's name: use at most 54 characters and no dot";
+pub(crate) const NAME_RULE_MCP_SERVER: &str =
+    "size(self.metadata.name) <= 53 && !self.metadata.name.contains('.')";
+pub(crate) const NAME_MESSAGE_MCP_SERVER: &str =
+    "the name of an MCPServer is part of its Service's name: use at most 53 characters and no dot";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_names_fit_into_a_dns_label() {
+        for (kind, length) in [(Kind::Agent, 57), (Kind::ModelApi, 54), (Kind::McpServer, 53)] {
+            assert_eq!(kind.child(&"x".repeat(length)).len(), 63, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn names_labels_and_addresses_are_those_of_kaos() {
+        assert_eq!(
+            Kind::Agent.endpoint("a", "ns", "cluster.local"),
+            "http://agent-a.ns.svc.cluster.local:8000"
+        );
+        assert_eq!(litellm_config("m"), "litellm-config-m");
+        let selector: Vec<_> = Kind::McpServer.selector("t").into_iter().collect();
+        assert_eq!(
+            selector,
+            [
+                ("app".to_owned(), "mcpserver".to_owned()),
+                ("mcpserver".to_owned(), "t".to_owned())
+            ]
+        );
+    }
+}
