@@ -21,6 +21,14 @@ pub const MANAGER: &str = "kaos";
 /// replaced when it changes.
 pub const CONFIG_HASH_ANNOTATION: &str = "kaos.tools/config-hash";
 
+/// The key of `status.linkedResources` of an Agent under which its ModelAPI stands.
+pub const LINKED_MODEL_API: &str = "modelapi";
+
+/// The key of `status.linkedResources` of an Agent under which the MCPServer called `name` stands.
+pub fn linked_mcp_server(name: &str) -> String {
+    format!("mcpserver.{name}")
+}
+
 /// A kind of resource, for what differs between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

@@ -1,5 +1,7 @@
 //! Agent: a model with instructions and tools, served as a chat API.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
@@ -114,9 +116,9 @@ pub struct AgentStatus {
     /// The generation that this status tells of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What the agent uses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub linked_resources: Option<LinkedResources>,
+    /// What the agent uses, by name: its ModelAPI under `modelapi`, each MCPServer under `mcpserver.NAME`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub linked_resources: BTreeMap<String, String>,
     /// The state in detail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = embedded)]
@@ -125,17 +127,4 @@ pub struct AgentStatus {
     /// What the agent's Deployment says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentStatus>,
-}
-
-/// What an agent uses, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LinkedResources {
-    /// Its ModelAPI.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub modelapi: Option<String>,
-    /// Its MCPServers.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Set)]
-    pub mcp_servers: Vec<String>,
 }

@@ -9,7 +9,7 @@ mod common;
 mod mcp_server;
 mod model_api;
 
-pub use agent::{Agent, AgentConfig, AgentNetwork, AgentSpec, AgentStatus, LinkedResources};
+pub use agent::{Agent, AgentConfig, AgentNetwork, AgentSpec, AgentStatus};
 pub use common::{ContainerOverride, DeploymentStatus, Phase};
 pub use mcp_server::{MCPServer, MCPServerSpec, MCPServerStatus};
 pub use model_api::{
