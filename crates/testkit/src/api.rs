@@ -108,7 +108,7 @@ impl Builder {
         {
             let token = CancellationToken::new();
             let client = Client::new(server, "default");
-            let _ = client;
+            tokio::spawn(kaos_node::workloads::run(client, seams.clone(), token.clone()));
             background = Some(token.drop_guard());
         }
         TestApi {

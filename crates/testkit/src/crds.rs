@@ -1,10 +1,29 @@
-//! Custom resource definitions.
+//! Custom resource definitions, ours and those of a test.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
+use tokio::sync::Mutex;
 
+use crate::api::TestApi;
 use crate::eventually::{PATIENCE, eventually};
+
+/// Installs this project's kinds and returns when they are served.
+///
+/// # Panics
+/// When the server refuses them or does not come to serve them.
+pub async fn install_crds(api: &TestApi) {
+    // Tests of one process share the real server. One of them installs; the others wait for it.
+    static INSTALLED: Mutex<bool> = Mutex::const_new(false);
+    let mut installed = INSTALLED.lock().await;
+    if *installed && !api.is_embedded() {
+        return;
+    }
+    for crd in kaos_api::crds() {
+        install_crd(&api.client, &crd).await;
+    }
+    *installed |= !api.is_embedded();
+}
 
 /// Installs a kind and returns when it is served.
 ///
