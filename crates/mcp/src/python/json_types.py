@@ -32,7 +32,13 @@ ARRAYS = (
     collections.abc.Set,
 )
 MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-SCALARS = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+SCALARS = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    type(None): "null",
+}
 # Types that travel as text: how to read them, and their JSON Schema format.
 TEXTUAL: dict[type, tuple[typing.Callable[[str], typing.Any], str | None]] = {
     bytes: (lambda text: base64.b64decode(text, validate=True), "base64"),
@@ -76,7 +82,10 @@ def fields_of(hint: typing.Any) -> dict[str, tuple[typing.Any, bool]] | None:
         hints = typing.get_type_hints(hint, include_extras=True)
         missing = dataclasses.MISSING
         return {
-            f.name: (hints[f.name], f.default is missing and f.default_factory is missing)
+            f.name: (
+                hints[f.name],
+                f.default is missing and f.default_factory is missing,
+            )
             for f in dataclasses.fields(hint)
             if f.init
         }
@@ -155,7 +164,8 @@ def convert(hint: typing.Any, value: typing.Any, path: str) -> typing.Any:
     if origin in UNIONS:
         # An exact fit first, so that "5" stays a string for `int | str`.
         for arg in sorted(
-            args, key=lambda arg: type(value) is not (type(None) if arg is None else arg)
+            args,
+            key=lambda arg: type(value) is not (type(None) if arg is None else arg),
         ):
             try:
                 return convert(arg, value, path)

@@ -2,10 +2,10 @@
 
 The server starts several of these, each with the same source, and speaks to them in JSON lines:
 
-    server -> worker   {"source": "..."}                                once, first
+    server -> worker   {"modules": [[name, code], ...], "source": "..."}   once, first
     worker -> server   {"tools": [{"name", "description", "schema"}]}
-                       or {"failed": {"message", "line", "text"}}
-    server -> worker   {"call": 1, "tool": "add", "arguments": {...}}   then again and again
+                       or {"failed": {"message", "line", "text"}} or {"too_old": "3.8.18"}
+    server -> worker   {"call": 1, "tool": "add", "arguments": {...}}      then again and again
     worker -> server   {"call": 1, "content": [...], "structured": {...}}
                        or {"call": 1, "error": "..."}
 
@@ -34,7 +34,11 @@ from kaos_json_types import EMPTY, Refused, convert, describe, schema_of, to_jso
 
 MODULE = "mcp_tools"
 FILENAME = "<tools>"
-IMAGES = ((b"\x89PNG\r\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+IMAGES = (
+    (b"\x89PNG\r\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
 
 
 class Tool:
@@ -73,14 +77,21 @@ class Tool:
                 except Refused:
                     pass  # A sentinel object: the parameter stays optional, its default unsaid.
             properties[parameter.name] = schema
-        self.schema: dict[str, typing.Any] = {"type": "object", "properties": properties}
+        self.schema: dict[str, typing.Any] = {
+            "type": "object",
+            "properties": properties,
+        }
         if required:
             self.schema["required"] = required
         self.schema["additionalProperties"] = False
 
     def definition(self) -> dict[str, typing.Any]:
         """What the server tells its clients."""
-        return {"name": self.name, "description": self.description, "schema": self.schema}
+        return {
+            "name": self.name,
+            "description": self.description,
+            "schema": self.schema,
+        }
 
     def bind(
         self, arguments: dict[str, typing.Any]
@@ -109,7 +120,9 @@ def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
     """The first paragraph, and the descriptions under `Args:` by parameter name."""
     notes: dict[str, str] = {}
     section = re.search(
-        r"^(?:Args|Arguments|Parameters):[ \t]*\n((?:[ \t]+.*\n?|[ \t]*\n)*)", doc, re.MULTILINE
+        r"^(?:Args|Arguments|Parameters):[ \t]*\n((?:[ \t]+.*\n?|[ \t]*\n)*)",
+        doc,
+        re.MULTILINE,
     )
     if section:
         current, margin = None, None
@@ -131,7 +144,8 @@ def result_of(value: typing.Any) -> dict[str, typing.Any]:
         return {"content": []}
     if isinstance(value, (bytes, bytearray)):
         mime = next(
-            (mime for magic, mime in IMAGES if value.startswith(magic)), "application/octet-stream"
+            (mime for magic, mime in IMAGES if value.startswith(magic)),
+            "application/octet-stream",
         )
         return {"content": [{"data": to_json(value), "mime": mime}]}
     data = to_json(value)
@@ -208,7 +222,7 @@ def run(
         return {"error": message_of(error)}
 
 
-def main() -> None:
+def main(source: str) -> None:
     """Takes the protocol's descriptors, loads the source and answers calls."""
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8", newline="\n")
     # Half a surrogate pair, as in undecodable file names, is no UTF-8: it becomes a question mark.
@@ -224,8 +238,7 @@ def main() -> None:
         answers.flush()
 
     if sys.version_info < (3, 9):
-        version = sys.version.split()[0]
-        return answer({"failed": {"message": f"Python {version} is too old; 3.9 is the oldest"}})
+        return answer({"too_old": sys.version.split()[0]})
     incoming: queue.Queue[str] = queue.Queue()
 
     def receive() -> None:
@@ -235,7 +248,7 @@ def main() -> None:
 
     threading.Thread(target=receive, daemon=True).start()
     try:
-        tools = load(json.loads(incoming.get())["source"])
+        tools = load(source)
     except BaseException as error:
         return answer({"failed": failure(error)})
     answer({"tools": [tool.definition() for tool in tools.values()]})

@@ -3,7 +3,7 @@
 //! Owns the child process: dropping a [`Worker`] kills it. Never decides when to start or replace one; the
 //! [pool](super::pool) does. The other end of the protocol is `python/worker.py`.
 
-use std::{ffi::OsStr, io, path::Path, process::Stdio, sync::Arc, time::Duration};
+use std::{io, path::Path, process::Stdio, sync::Arc, time::Duration};
 
 use futures::{SinkExt, StreamExt};
 use serde::{Deserialize, Serialize};
@@ -24,16 +24,17 @@ const MODULES: [(&str, &str); 2] = [
     ("kaos_worker", include_str!("../python/worker.py")),
 ];
 
-/// Makes modules of the arguments, without a file: the root file system may be read-only. The current folder
+/// Makes modules of the first line, without a file: the root file system may be read-only. The current folder
 /// is no place to import from, so that a `json.py` lying there does no harm.
 const BOOTSTRAP: &str = "\
-import sys, types
+import sys
 sys.path[:] = [entry for entry in sys.path if entry]
-while len(sys.argv) > 1:
-    name, source = sys.argv.pop(1), sys.argv.pop(1)
+import json, types
+start = json.loads(sys.stdin.buffer.readline())
+for name, code in start['modules']:
     module = sys.modules[name] = types.ModuleType(name)
-    exec(compile(source, name + '.py', 'exec'), module.__dict__)
-module.main()
+    exec(compile(code, name + '.py', 'exec'), module.__dict__)
+module.main(start['source'])
 ";
 
 /// Why the tools cannot be served.
@@ -55,6 +56,16 @@ pub enum StartError {
         python: String,
         /// What the operating system said.
         source: io::Error,
+    },
+    /// The interpreter is of a version that the workers are not written for.
+    #[error(
+        "{python:?} is Python {version}, and 3.9 is the oldest that works; set {PYTHON_VARIABLE} to a newer one"
+    )]
+    TooOld {
+        /// The program.
+        python: String,
+        /// Its version.
+        version: String,
     },
     /// The source is wrong; what happened and where.
     #[error("the tools cannot be loaded: {SOURCE_VARIABLE}{}: {message}{}", at_line(*line), shown(text))]
@@ -146,6 +157,7 @@ pub(super) enum Broken {
 struct Started {
     tools: Option<Vec<Definition>>,
     failed: Option<Failed>,
+    too_old: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -213,8 +225,8 @@ impl Worker {
             calls: 0,
             tools: Arc::new([]),
         };
-        let source = serde_json::json!({ "source": config.source }).to_string();
-        let started = match worker.exchange(source).await {
+        let first = serde_json::json!({ "modules": MODULES, "source": config.source }).to_string();
+        let started = match worker.exchange(first).await {
             Ok(line) => serde_json::from_str::<Started>(&line).map_err(|error| ended(error.to_string()))?,
             Err(broken) => return Err(ended(broken.to_string())),
         };
@@ -225,6 +237,13 @@ impl Worker {
                 message: failed.message,
                 line: failed.line,
                 text: failed.text.unwrap_or_default(),
+            }),
+            Started {
+                too_old: Some(version),
+                ..
+            } => Err(StartError::TooOld {
+                python: python(),
+                version,
             }),
             Started {
                 tools: Some(tools), ..
@@ -308,15 +327,10 @@ fn status_text(status: io::Result<std::process::ExitStatus>) -> String {
 }
 
 fn spawn(python: &Path) -> io::Result<Child> {
-    let modules = MODULES
-        .iter()
-        .flat_map(|(name, source)| [name, source])
-        .map(OsStr::new);
     Command::new(python)
         .arg("-u")
         .arg("-c")
         .arg(BOOTSTRAP)
-        .args(modules)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // What user code prints and its tracebacks belong in the server's log as they are.

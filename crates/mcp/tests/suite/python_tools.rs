@@ -1,6 +1,6 @@
 //! Python functions served by real Python workers and called through the MCP client.
 
-use std::time::Duration;
+use std::{os::unix::fs::PermissionsExt, time::Duration};
 
 use crate::common::{LONG, Served, object};
 use kaos_mcp::server::{self, ToolServerConfig};
@@ -420,6 +420,49 @@ async fn a_caller_waits_for_a_worker_no_longer_than_the_limit() {
 }
 
 #[tokio::test]
+async fn a_call_whose_caller_has_left_is_not_begun() {
+    let served = Served::start(
+        r#"
+import os, time
+
+begun = []
+
+def hold(gate: str):
+    open(gate + ".held", "w").close()
+    while not os.path.exists(gate):
+        time.sleep(0.01)
+
+def note(name: str):
+    begun.append(name)
+
+def noted() -> list:
+    return begun
+"#,
+    )
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    let (client, path) = (served.client.clone(), gate.clone());
+    let holding = tokio::spawn(async move {
+        client
+            .call_tool("hold", object(json!({"gate": path})), LONG)
+            .await
+    });
+    until("the worker is held", || folder.path().join("gate.held").exists()).await;
+    let impatient = object(json!({"name": "impatient"}));
+    let left = served
+        .client
+        .call_tool("note", impatient, Duration::from_millis(300))
+        .await;
+    assert!(left.is_err(), "the only worker was held: {left:?}");
+    std::fs::write(&gate, "").unwrap();
+    holding.await.unwrap().unwrap();
+    served.text("note", json!({"name": "patient"})).await;
+    assert_eq!(served.text("noted", json!({})).await, "[\"patient\"]");
+    served.end().await;
+}
+
+#[tokio::test]
 async fn the_workers_end_with_the_server() {
     let served = Served::start("import os\ndef pid() -> int: return os.getpid()\n").await;
     let pid = served.text("pid", json!({})).await;
@@ -494,13 +537,26 @@ async fn a_source_that_cannot_be_served_is_refused_with_the_place() {
 }
 
 #[tokio::test]
-async fn a_missing_interpreter_is_named_with_the_variable() {
+async fn an_interpreter_of_no_use_is_named_with_the_variable() {
     let mut config = ToolServerConfig::new("def f(): pass");
     config.python = "/nowhere/python3".into();
     assert_eq!(
         refused_config(config.clone()).await,
         "Python was not found: \"/nowhere/python3\" is not in PATH or does not exist; install Python 3.9 or \
          newer, or set KAOS_PYTHON to its path"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let old = folder.path().join("python3");
+    std::fs::write(
+        &old,
+        "#!/bin/sh\nread -r source\necho '{\"too_old\": \"3.8.18\"}'\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(&old, PermissionsExt::from_mode(0o755)).unwrap();
+    config.python = old.clone();
+    assert_eq!(
+        refused_config(config.clone()).await,
+        format!("{old:?} is Python 3.8.18, and 3.9 is the oldest that works; set KAOS_PYTHON to a newer one")
     );
     config.python = "true".into();
     let ended = refused_config(config).await;

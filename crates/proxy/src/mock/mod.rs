@@ -69,17 +69,23 @@ pub(crate) fn respond(request: Map<String, Value>, seams: &Seams) -> Result<Resp
 
 /// The message that follows the conversation.
 fn answer(request: &ChatRequest, id: &str) -> Message {
-    let results = trailing_results(&request.messages);
-    if !results.is_empty() {
-        return say(quote(&request.messages, results));
-    }
-    // Instructions may follow the question; the question is what counts.
-    let asked = request
+    // Instructions may follow what they are about.
+    let instructs = |message: &Message| matches!(message.role, Role::System | Role::Developer);
+    let end = request
         .messages
         .iter()
-        .rev()
-        .find(|message| message.role == Role::User);
+        .rposition(|message| !instructs(message))
+        .map_or(0, |last| last + 1);
+    let messages = &request.messages[..end];
+    let results = trailing_results(messages);
+    if !results.is_empty() {
+        return say(quote(messages, results));
+    }
+    let asked = messages.iter().rev().find(|message| message.role == Role::User);
     let text = asked.map(Message::text).unwrap_or_default();
+    if messages.last().is_none_or(|last| last.role != Role::User) {
+        return say(repeat(&text));
+    }
     let tool = match choice::choose(request, &text) {
         Choice::Tool(tool) => tool,
         Choice::None => return say(repeat(&text)),
@@ -283,6 +289,28 @@ mod tests {
             message.text(),
             "[mock] multiply answered: 6\nmultiply answered: 20 \"exactly\""
         );
+    }
+
+    #[test]
+    fn instructions_at_the_end_change_nothing() {
+        let end = json!({"role": "system", "content": "Answer now, multiply nothing."});
+        let message = ask(json!({
+            "messages": [
+                {"role": "user", "content": "2 times 3"},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "x", "type": "function", "function": {"name": "multiply", "arguments": "{}"}},
+                ]},
+                {"role": "tool", "tool_call_id": "x", "content": "6"},
+                end,
+            ],
+            "tools": [multiply()],
+        }));
+        assert_eq!(message.text(), "[mock] multiply answered: 6");
+        let message = ask(json!({
+            "messages": [{"role": "user", "content": "2 times 3"}, end],
+            "tools": [multiply()],
+        }));
+        assert_eq!(message.tool_calls.len(), 1);
     }
 
     #[test]
