@@ -10,6 +10,7 @@ mod env;
 mod pod;
 mod probe;
 mod sources;
+mod state;
 mod status;
 mod supported;
 mod volumes;

@@ -6,6 +6,8 @@ pub(crate) mod logs;
 mod record;
 mod spawn;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use record::reap;
 pub(crate) use spawn::{Exit, Process, ProcessSpec, Signal, Spawner};

@@ -24,6 +24,7 @@ use super::allocation::ServicePort;
 use crate::{
     kubelet::is_ready,
     ports::{self, PodPorts, PortMap},
+    watch::Key,
 };
 
 /// The value of the label that says who writes a slice.
@@ -35,7 +36,7 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Endpoints {
     behind: BTreeMap<ServicePort, Vec<SocketAddr>>,
-    ports: BTreeMap<(String, String), Vec<(Option<String>, u16)>>,
+    ports: BTreeMap<Key, Vec<(Option<String>, u16)>>,
 }
 
 impl Endpoints {

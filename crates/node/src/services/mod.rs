@@ -9,6 +9,8 @@ mod endpoints;
 mod forward;
 pub mod rewrite;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use endpoints::{Endpoints, write_slices};
 pub use table::{ServiceTable, TableError};

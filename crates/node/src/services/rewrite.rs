@@ -227,7 +227,7 @@ mod tests {
             "tools.default.svc:0",
             "tools.default.svc:65536",
             "tools.default.svc:80x",
-            "tools.default.svc:80.b.svc",
+            "tools.default.svc:80.example",
             "étools.default.svc",
             "http://unknown.default.svc:80",
             "http://[fd00::1]:8000/.svc",

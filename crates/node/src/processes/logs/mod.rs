@@ -6,6 +6,8 @@
 //! part of one that was too long to be kept whole.
 
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::{

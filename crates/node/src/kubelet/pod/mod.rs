@@ -4,34 +4,32 @@
 //! and waits for the next thing to happen — a change of the pod or of what it refers to, the end of a
 //! process, a finding of a probe, a deadline, or the end of the node.
 
+mod report;
+
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::{Container as ContainerSpec, ObjectReference, Pod};
-use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, PostParams, Preconditions},
-};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use tokio::{
     sync::{mpsc, watch},
-    task::AbortHandle,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Assignment, Context,
-    backoff::Backoff,
     container::{Plan, Refused, declared_ports},
     probe::{Finding, Kind, Probes},
     sources::{Sources, has_references},
-    status::{self, RestartPolicy, State, Terminated, View},
+    state::{Container, Phase, Running},
+    status::{self, RestartPolicy, Terminated},
     supported,
     volumes::materialise,
 };
 use crate::{
-    events::{self, Type},
+    events::Type,
     files::create_private_dir,
-    processes::{Exit, Process, Signal},
+    processes::{Exit, Signal},
 };
 
 /// How long to wait before something that failed for a passing reason is tried again.
@@ -54,47 +52,6 @@ pub(crate) enum Message {
         run: u64,
         finding: Finding,
     },
-}
-
-/// A run that goes on.
-#[derive(Debug)]
-struct Running {
-    run: u64,
-    process: Process,
-    started: bool,
-    ready: bool,
-    probes: AbortHandle,
-    /// When SIGKILL follows SIGTERM, once it must end.
-    kill_at: Option<Instant>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.probes.abort();
-    }
-}
-
-#[derive(Debug)]
-enum Phase {
-    /// Not started: `until` is when to try (again); `None` when trying again would change nothing.
-    Waiting {
-        reason: String,
-        message: Option<String>,
-        until: Option<Instant>,
-    },
-    Running(Running),
-    Terminated(Terminated),
-}
-
-#[derive(Debug)]
-struct Container {
-    spec: ContainerSpec,
-    is_init: bool,
-    phase: Phase,
-    last: Option<Terminated>,
-    restarts: u32,
-    has_run: bool,
-    backoff: Backoff,
 }
 
 struct Worker {
@@ -587,235 +544,6 @@ impl Worker {
                 }
                 () = wait => {}
             }
-        }
-    }
-
-    /// Removes the object of a deleted pod, now that nothing of it runs. Tried until the API takes it.
-    async fn confirm_deletion(&self, stop: &CancellationToken) {
-        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), &self.namespace);
-        let params = DeleteParams {
-            grace_period_seconds: Some(0),
-            preconditions: Some(Preconditions {
-                uid: Some(self.uid.clone()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        loop {
-            match api.delete(&self.name, &params).await {
-                Ok(_) => return,
-                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => return,
-                Err(error) => {
-                    tracing::warn!(pod = %self.name, %error, "a pod that has ended cannot be removed; trying again");
-                }
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(RETRY) => {}
-            }
-        }
-    }
-
-    /// Removes what the pod left on this machine.
-    fn forget(&self) {
-        self.context.ports.remove(&self.uid);
-        let removed = match std::fs::remove_dir_all(&self.dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => self.context.logs.remove(&self.namespace, &self.name, &self.uid),
-        };
-        if let Err(error) = removed {
-            tracing::warn!(pod = %self.name, %error, "the files of a pod cannot be removed");
-        }
-    }
-
-    fn container_id(&self, index: usize) -> String {
-        let container = &self.containers[index];
-        format!(
-            "process://{}/{}/{}",
-            self.uid, container.spec.name, container.restarts
-        )
-    }
-
-    /// The pod, or one of its containers, for events.
-    fn reference(&self, index: Option<usize>) -> ObjectReference {
-        let field_path = index.map(|index| {
-            let container = &self.containers[index];
-            let list = if container.is_init {
-                "initContainers"
-            } else {
-                "containers"
-            };
-            format!("spec.{list}{{{}}}", container.spec.name)
-        });
-        ObjectReference {
-            field_path,
-            ..events::reference(&*self.pod)
-        }
-    }
-
-    fn views(&self) -> (Vec<View>, Vec<View>) {
-        let (init, main): (Vec<_>, Vec<_>) = self
-            .containers
-            .iter()
-            .enumerate()
-            .map(|(index, container)| (container.is_init, container.view(self.container_id(index))))
-            .partition(|(is_init, _)| *is_init);
-        let strip = |views: Vec<(bool, View)>| views.into_iter().map(|(_, view)| view).collect();
-        (strip(init), strip(main))
-    }
-
-    /// Writes the status where it differs from what the API has.
-    async fn publish(&mut self) {
-        let api: Api<Pod> = Api::namespaced(self.context.client.clone(), &self.namespace);
-        let (init, main) = self.views();
-        let mut live = (*self.pod).clone();
-        for attempt in 0..2 {
-            let status = status::status(&live, &init, &main, self.context.seams.clock.now());
-            if live.status.as_ref() == Some(&status) {
-                break;
-            }
-            live.status = Some(status);
-            match api
-                .replace_status(&self.name, &PostParams::default(), &live)
-                .await
-            {
-                Ok(written) => {
-                    live = written;
-                    break;
-                }
-                Err(kube::Error::Api(answer)) if answer.is_conflict() && attempt == 0 => {
-                    match api.get_opt(&self.name).await {
-                        Ok(Some(newer)) if newer.uid().as_ref() == Some(&self.uid) => live = newer,
-                        Ok(_) => return,
-                        Err(_) => break,
-                    }
-                }
-                // The watch tells that it is gone.
-                Err(kube::Error::Api(answer)) if answer.is_not_found() => return,
-                Err(error) => {
-                    tracing::warn!(pod = %self.name, %error, "the status of a pod cannot be written; trying again");
-                    self.retry_at = Some(Instant::now() + RETRY);
-                    return;
-                }
-            }
-        }
-        self.pod = Arc::new(live);
-    }
-}
-
-impl Container {
-    /// A container as the pod's status tells it: what an earlier run of the node started has ended since.
-    fn resume(spec: ContainerSpec, is_init: bool, pod: &Pod) -> Self {
-        let statuses = pod.status.as_ref().and_then(|status| {
-            if is_init {
-                status.init_container_statuses.as_ref()
-            } else {
-                status.container_statuses.as_ref()
-            }
-        });
-        let known = statuses
-            .into_iter()
-            .flatten()
-            .find(|status| status.name == spec.name);
-        let ended = known.and_then(|status| {
-            let states = [status.state.as_ref(), status.last_state.as_ref()];
-            states
-                .into_iter()
-                .flatten()
-                .find_map(|state| Terminated::from_status(state))
-        });
-        let over = matches!(
-            pod.status.as_ref().and_then(|status| status.phase.as_deref()),
-            Some("Succeeded" | "Failed")
-        );
-        let phase = match &ended {
-            Some(ended) if over => Phase::Terminated(ended.clone()),
-            _ => Phase::Waiting {
-                reason: "ContainerCreating".to_owned(),
-                message: None,
-                until: Some(Instant::now()),
-            },
-        };
-        Self {
-            restarts: known
-                .and_then(|status| u32::try_from(status.restart_count).ok())
-                .unwrap_or(0),
-            has_run: ended.is_some(),
-            last: ended.filter(|_| !over),
-            spec,
-            is_init,
-            phase,
-            backoff: Backoff::default(),
-        }
-    }
-
-    fn succeeded(&self) -> bool {
-        matches!(&self.phase, Phase::Terminated(terminated) if terminated.exit.code == 0)
-    }
-
-    fn runs(&self) -> bool {
-        matches!(self.phase, Phase::Running(_))
-    }
-
-    fn is_run(&self, number: u64) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.run == number)
-    }
-
-    fn kill_at(&self) -> Option<Instant> {
-        match &self.phase {
-            Phase::Running(running) => running.kill_at,
-            _ => None,
-        }
-    }
-
-    fn set_kill_at(&mut self, at: Option<Instant>) {
-        if let Phase::Running(running) = &mut self.phase {
-            running.kill_at = at;
-        }
-    }
-
-    /// Asks the process to end, and sets when it is made to. A second time can only shorten the wait.
-    fn stop(&mut self, grace: Duration) {
-        let Phase::Running(running) = &mut self.phase else {
-            return;
-        };
-        running.probes.abort();
-        running.ready = false;
-        let at = Instant::now() + grace;
-        match running.kill_at {
-            Some(earlier) => running.kill_at = Some(earlier.min(at)),
-            None => {
-                running.process.signal(Signal::TERM);
-                running.kill_at = Some(at);
-            }
-        }
-    }
-
-    fn wait(&mut self, reason: &str, message: Option<String>, until: Option<Instant>) {
-        self.phase = Phase::Waiting {
-            reason: reason.to_owned(),
-            message,
-            until,
-        };
-    }
-
-    fn view(&self, id: String) -> View {
-        let state = match &self.phase {
-            Phase::Waiting { reason, message, .. } => State::waiting(reason, message.clone()),
-            Phase::Running(running) => State::Running {
-                since: running.process.started,
-                started: running.started,
-                ready: running.ready,
-            },
-            Phase::Terminated(terminated) => State::Terminated(terminated.clone()),
-        };
-        View {
-            name: self.spec.name.clone(),
-            image: self.spec.image.clone().unwrap_or_default(),
-            container_id: self.has_run.then_some(id),
-            state,
-            last: self.last.clone(),
-            restarts: self.restarts,
         }
     }
 }
