@@ -57,6 +57,10 @@ TEXTUAL: dict[type, tuple[typing.Callable[[str], typing.Any], str | None]] = {
 class Refused(Exception):
     """The source cannot be served, or an argument cannot be accepted."""
 
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
 
 def is_class(hint: typing.Any) -> bool:
     """Whether the hint is a plain class; `list[int]` passes for one on Python 3.9 and 3.10."""
@@ -65,7 +69,7 @@ def is_class(hint: typing.Any) -> bool:
 
 def describe(hint: typing.Any) -> str:
     """A type as the source writes it."""
-    return hint.__name__ if is_class(hint) else str(hint)
+    return hint.__name__ if is_class(hint) else str(hint).replace("typing.", "")
 
 
 def literal_schema(values: list[typing.Any]) -> dict[str, typing.Any]:

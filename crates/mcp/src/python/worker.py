@@ -45,6 +45,8 @@ class Tool:
     """A public function of the source, callable with JSON arguments."""
 
     def __init__(self, name: str, function: typing.Callable[..., typing.Any]) -> None:
+        if not name.isascii() or len(name) > 64:
+            raise Refused(f"{name!r} is no name that models can call; use up to 64 ASCII letters")
         self.name = name
         self.function = function
         self.description, notes = parse_docstring(inspect.getdoc(function) or "")
@@ -170,7 +172,11 @@ def load(source: str) -> dict[str, Tool]:
             and getattr(value, "__module__", None) == MODULE
         )
         if own and not name.startswith("_") and inspect.isroutine(inspect.unwrap(value)):
-            tools[name] = Tool(name, value)
+            try:
+                tools[name] = Tool(name, value)
+            except Refused as error:
+                code = getattr(inspect.unwrap(value), "__code__", None)
+                raise Refused(str(error), code and code.co_firstlineno) from error
     if not tools:
         raise Refused(
             "it defines no public function; "
@@ -182,7 +188,8 @@ def load(source: str) -> dict[str, Tool]:
 def failure(error: BaseException) -> dict[str, typing.Any]:
     """Where and why the source cannot be served."""
     if isinstance(error, Refused):
-        return {"message": str(error)}
+        text = linecache.getline(FILENAME, error.line).strip() if error.line else ""
+        return {"message": str(error), "line": error.line, "text": text}
     if isinstance(error, SyntaxError) and error.filename == FILENAME:
         return {
             "message": f"{type(error).__name__}: {error.msg}",

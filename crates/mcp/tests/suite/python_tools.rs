@@ -513,14 +513,23 @@ async fn a_source_that_cannot_be_served_is_refused_with_the_place() {
     );
     assert_eq!(
         refused("def f(*values: int): pass").await,
-        format!("{start}: f takes *values: int: a model passes arguments by name; list each one")
+        format!(
+            "{start}, line 1: f takes *values: int: a model passes arguments by name; list each one: \
+             \"def f(*values: int): pass\"; correct this line"
+        )
     );
     assert_eq!(
         refused("import io\ndef f(file: io.StringIO): pass").await,
         format!(
-            "{start}: f, parameter file: the type StringIO has no JSON form; use str, int, float, bool, list, \
-             dict, Literal, an Enum, a dataclass or a TypedDict"
+            "{start}, line 2: f, parameter file: the type StringIO has no JSON form; use str, int, float, bool, \
+             list, dict, Literal, an Enum, a dataclass or a TypedDict: \"def f(file: io.StringIO): pass\"; \
+             correct this line"
         )
+    );
+    assert!(
+        refused("def größe(): pass")
+            .await
+            .contains("line 1: 'größe' is no name that models can call")
     );
     assert_eq!(
         refused("import sys\nsys.exit('no licence')\n").await,
