@@ -138,6 +138,8 @@ fn number(characters: &[char], at: usize) -> Option<(Piece, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn shown(text: &str) -> Vec<String> {
@@ -182,5 +184,18 @@ mod tests {
             ["get", "weather", "for", "city", "v2"]
         );
         assert!(alike("multiply", "multiplying") && alike("Files", "file") && !alike("time", "tide"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_read(text in r#"([-−0-9.,'"“”a-zé _]|\PC){0,40}"#) {
+            for piece in pieces(&text) {
+                match piece {
+                    Piece::Number(number) => prop_assert!(number.parse::<f64>().is_ok(), "{number}"),
+                    Piece::Word(word) => prop_assert!(!word.is_empty()),
+                    Piece::Quoted(_) => {}
+                }
+            }
+        }
     }
 }
