@@ -6,7 +6,8 @@ use axum::{
     Json, Router,
     body::Body,
     extract::{Request, State},
-    http::{StatusCode, Uri},
+    http::{StatusCode, Uri, header},
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -15,6 +16,7 @@ use kaos_seams::Seams;
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, time::Instant};
 use tokio_util::sync::CancellationToken;
+use url::{Host, Url};
 
 use crate::{
     config::{Config, Target},
@@ -76,12 +78,15 @@ pub async fn serve(
     let address = listener.local_addr()?;
     tracing::info!(%address, models = config.names().collect::<Vec<_>>().join(", "), "serving models");
     let started = seams.clock.now().as_second();
-    let app = router(Arc::new(Proxy {
+    let mut app = router(Arc::new(Proxy {
         config,
         forwarder,
         seams,
         started,
     }));
+    if address.ip().is_loopback() {
+        app = app.layer(middleware::from_fn(refuse_pages));
+    }
     let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     tokio::select! {
         result = serving => result?,
@@ -107,6 +112,26 @@ fn router(proxy: Arc<Proxy>) -> Router {
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .with_state(proxy)
+}
+
+/// On a person's machine, the pages in their browser reach this address, too: one of them could spend their
+/// credit, even without reading the answers, as a plain-text POST asks nobody's leave. Browsers name the
+/// page's origin with every POST, and other programs do not. Pages of this machine itself are welcome.
+async fn refuse_pages(request: Request, next: Next) -> Response {
+    let Some(origin) = request.headers().get(header::ORIGIN) else {
+        return next.run(request).await;
+    };
+    let url = origin.to_str().ok().and_then(|origin| Url::parse(origin).ok());
+    let own = url.as_ref().and_then(Url::host).is_some_and(|host| match host {
+        Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+        Host::Ipv4(ip) => ip.is_loopback(),
+        Host::Ipv6(ip) => ip.is_loopback(),
+    });
+    if own {
+        return next.run(request).await;
+    }
+    let message = format!("requests of web pages from {origin:?} are not accepted");
+    Failure::invalid(StatusCode::FORBIDDEN, message).into_response()
 }
 
 async fn healthy() -> Json<Value> {

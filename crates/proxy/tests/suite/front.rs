@@ -179,3 +179,27 @@ async fn the_mock_streams_the_call_of_a_tool() {
     );
     proxy.end().await;
 }
+
+#[tokio::test]
+async fn pages_of_other_sites_are_refused() {
+    let proxy = Proxy::alone().await;
+    let body = json!({"model": "quickstart", "messages": [{"role": "user", "content": "hi"}]}).to_string();
+    for (origin, status) in [
+        ("https://evil.example", 403),
+        ("http://localhost.evil.example", 403),
+        ("http://203.0.113.5", 403),
+        ("null", 403),
+        ("http://localhost:5173", 200),
+        ("http://[::1]:5173", 200),
+    ] {
+        let request = proxy.client.post(format!("{}/v1/chat/completions", proxy.url));
+        let response = request
+            .header("origin", origin)
+            .body(body.clone())
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status(), status, "{origin}");
+    }
+    proxy.end().await;
+}
