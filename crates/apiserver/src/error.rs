@@ -106,6 +106,19 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(&resource.group, &resource.plural, name)
     }
 
+    /// A precondition of a deletion does not hold. Kubernetes names the kind here, not the resource.
+    pub(crate) fn precondition(resource: &ResourceType, name: &str, why: &str) -> Self {
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", qualified_kind(resource));
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(&resource.group, &resource.kind, name)
+    }
+
+    /// [`ApiError::conflict`] on a subresource, such as `pods/binding`.
+    pub(crate) fn conflict_on(resource: &ResourceType, path: &str, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {path} \"{name}\": {why}");
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(&resource.group, path, name)
+    }
+
     /// [`ApiError::conflict`] with the usual text for a stale resource version.
     pub(crate) fn stale(resource: &ResourceType, name: &str) -> Self {
         Self::conflict(
@@ -136,11 +149,7 @@ impl ApiError {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let kind = if resource.group.is_empty() {
-            resource.kind.clone()
-        } else {
-            format!("{}.{}", resource.kind, resource.group)
-        };
+        let kind = qualified_kind(resource);
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "Invalid",
@@ -254,6 +263,15 @@ impl ApiError {
                 .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+/// `Kind.group`, as messages name a kind; only the kind for the core group.
+fn qualified_kind(resource: &ResourceType) -> String {
+    if resource.group.is_empty() {
+        resource.kind.clone()
+    } else {
+        format!("{}.{}", resource.kind, resource.group)
     }
 }
 

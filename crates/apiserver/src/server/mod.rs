@@ -1,4 +1,30 @@
 //! The API itself: from an HTTP request to an answer.
+//!
+//! [`target`] says what a request is about, [`route`] sends it to its verb, [`admit`] makes an object fit to
+//! be stored, and the store decides whose change wins. [`gc`] cleans up behind them.
+
+mod admit;
+mod context;
+mod create;
+mod decode;
+mod delete;
+mod gc;
+pub(crate) mod meta;
+mod names;
+mod patch;
+mod query;
+mod read;
+pub(crate) mod respond;
+mod route;
+mod rules;
+mod selectors;
+mod subresource;
+mod target;
+mod update;
+mod watch;
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     convert::Infallible,
@@ -11,18 +37,37 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use jiff::Timestamp;
 use kaos_seams::Seams;
+use serde_json::json;
 
-use crate::{BoxError, backend::Backend, error::ApiError, fault::FaultInjector, registry::Registry};
+use crate::{
+    BoxError,
+    backend::Backend,
+    crd,
+    fault::FaultInjector,
+    registry::Registry,
+    store::{Change, CommitError, Expected, Key, Log, Store, Write},
+};
 
 /// The body of an answer: whole, or a stream that goes on.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
+/// How many past changes watches and paged lists can go back. A few hundred objects that change a few times
+/// each while they start; more would only cost memory.
+const HISTORY: usize = 4096;
+
+/// Namespaces that exist from the start and stay.
+const NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
 /// A body that is there at once.
 pub(crate) fn full_body(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into())
-        .map_err(|never| match never {})
-        .boxed_unsync()
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A time as objects carry it: to the second.
+pub(crate) fn time_text(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
 /// How a server is opened.
@@ -64,7 +109,7 @@ pub enum OpenError {
         /// The newest format this program knows.
         supported: u64,
     },
-    /// The file cannot be read as a data file.
+    /// The file cannot be read or written as a data file.
     #[error("cannot open the data file {}", path.display())]
     Storage {
         /// The data file.
@@ -75,59 +120,114 @@ pub enum OpenError {
 }
 
 /// The server. Clones are handles to the same one.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ApiServer {
-    inner: Arc<Inner>,
+    shared: Arc<Shared>,
 }
 
-struct Inner {
-    registry: Registry,
-    seams: Seams,
-    faults: Option<Arc<dyn FaultInjector>>,
+/// What all handles and the background work share.
+pub(crate) struct Shared {
+    pub(crate) registry: Registry,
+    pub(crate) store: Store,
+    pub(crate) seams: Seams,
+    pub(crate) faults: Option<Arc<dyn FaultInjector>>,
     backend: RwLock<Option<Arc<dyn Backend>>>,
 }
 
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
 impl ApiServer {
-    /// Opens the store and starts the server's background work on the current runtime.
+    /// Opens the store and starts the server's background work on the current runtime. The data file stays
+    /// locked until [`ApiServer::shutdown`] or the end of the runtime.
     ///
     /// # Errors
     /// Where the data file cannot be opened.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let Options { storage, seams, faults } = options;
+        let (log, loaded, path) = match storage {
+            Storage::Memory => (Log::Memory, Default::default(), PathBuf::new()),
+            Storage::Disk(path) => {
+                let file = path.clone();
+                let opened = tokio::task::spawn_blocking(move || Log::open(&file)).await;
+                let (log, loaded) =
+                    opened.map_err(|error| OpenError::Storage { path: path.clone(), source: error.into() })??;
+                (log, loaded, path)
+            }
+        };
         let registry = Registry::new(crate::builtin::resource_types());
-        Ok(Self {
-            inner: Arc::new(Inner {
-                registry,
-                seams: options.seams,
-                faults: options.faults,
-                backend: RwLock::new(None),
-            }),
-        })
+        let store = Store::start(log, loaded, HISTORY);
+        for (_, definition) in store.list(crd::DEFINITIONS, None).objects {
+            crd::serve(&registry, &definition.object);
+        }
+        let shared = Arc::new(Shared { registry, store, seams, faults, backend: RwLock::new(None) });
+        shared.create_namespaces().await.map_err(|error| OpenError::Storage { path, source: error.into() })?;
+        tokio::spawn(gc::run(shared.clone()));
+        Ok(Self { shared })
     }
 
     /// Says who runs the pods. Logs and the proxy subresources work from then on.
     pub fn set_backend(&self, backend: Arc<dyn Backend>) {
-        *self.inner.backend.write().unwrap_or_else(PoisonError::into_inner) = Some(backend);
+        *self.shared.backend.write().unwrap_or_else(PoisonError::into_inner) = Some(backend);
     }
 
-    /// Stops the background work, writes what is acknowledged and closes the data file. Later calls are
-    /// answered with 503.
-    pub async fn shutdown(&self) {}
+    /// Forgets past changes, as a cluster does every few minutes: watches that start behind this moment are
+    /// answered with 410 and their clients list again.
+    pub fn compact(&self) {
+        self.shared.store.compact();
+    }
 
-    pub(crate) fn registry(&self) -> &Registry {
-        &self.inner.registry
+    /// Finishes the writes that are under way, stops the background work, ends the watches and closes the
+    /// data file. Later writes are answered with 503.
+    pub async fn shutdown(&self) {
+        self.shared.store.close().await;
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.seams.clock.now()
     }
 
     pub(crate) fn backend(&self) -> Option<Arc<dyn Backend>> {
-        self.inner
-            .backend
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.backend.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn answer(self, request: Request<()>) -> Response<Body> {
-        crate::discovery::respond(self.registry(), &request.into_parts().0)
-            .unwrap_or_else(|| ApiError::no_such_resource().into_response())
+    async fn create_namespaces(&self) -> Result<(), CommitError> {
+        for name in NAMESPACES {
+            let object = json!({
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {
+                    "name": name,
+                    "uid": self.seams.random.uuid(),
+                    "creationTimestamp": time_text(self.now()),
+                    "labels": { "kubernetes.io/metadata.name": name },
+                },
+                "spec": { "finalizers": ["kubernetes"] },
+                "status": { "phase": "Active" },
+            });
+            let write = Write {
+                resource: "namespaces".into(),
+                key: Key::new("", name),
+                expected: Expected::Absent,
+                change: Change::Put(object),
+                needs: None,
+            };
+            match self.store.commit(write).await {
+                // It is there since an earlier start.
+                Ok(_) | Err(CommitError::Conflict) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -145,7 +245,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = self.clone();
-        Box::pin(async move { Ok(server.answer(request.map(drop)).await) })
+        let server = self.shared.clone();
+        Box::pin(async move { Ok(route::answer(server, request).await) })
     }
 }

@@ -1,0 +1,163 @@
+//! The durable side of the store: one redb file with a format version.
+//!
+//! The file holds the latest state of each object and the resource-version counter, both written in one
+//! transaction. History is not kept: a watch from before a restart is told to start over.
+
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use serde_json::Value;
+
+use super::{Key, Stored};
+use crate::{BoxError, server::OpenError};
+
+/// The format this program writes. A change of the tables or their content raises it.
+pub(super) const FORMAT: u64 = 1;
+
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// Resource, namespace and name to the object's JSON.
+const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("objects");
+
+/// Pages kept by redb. Reads are served from our own memory, so that little is enough.
+const CACHE_BYTES: usize = 4 << 20;
+
+/// Where acknowledged writes go.
+#[derive(Clone, Debug)]
+pub(crate) enum Log {
+    /// Nowhere.
+    Memory,
+    /// A redb file.
+    Disk(Arc<Database>),
+}
+
+/// What a log held when it was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(super) revision: u64,
+    pub(super) objects: Vec<(Arc<str>, Key, Stored)>,
+}
+
+/// One object's change, ready for the disk.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) resource: Arc<str>,
+    pub(super) key: Key,
+    /// `None` removes the object.
+    pub(super) json: Option<Vec<u8>>,
+}
+
+impl Log {
+    /// Opens the file, creating it where it is missing (readable by its owner only), and reads it whole.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Loaded), OpenError> {
+        let storage =
+            |source: BoxError| OpenError::Storage { path: path.to_owned(), source };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(|error| storage(error.into()))?;
+        let database = Database::builder()
+            .set_cache_size(CACHE_BYTES)
+            .create_file(file)
+            .map_err(|error| match error {
+                DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.to_owned() },
+                other => storage(other.into()),
+            })?;
+        prepare(&database).map_err(storage)?;
+        let found = format(&database).map_err(storage)?;
+        if found > FORMAT {
+            return Err(OpenError::NewerFormat { path: PathBuf::from(path), found, supported: FORMAT });
+        }
+        let loaded = load(&database).map_err(storage)?;
+        Ok((Self::Disk(Arc::new(database)), loaded))
+    }
+
+    /// Writes the entries in one durable transaction.
+    pub(super) async fn commit(&self, revision: u64, entries: Vec<Entry>) -> Result<(), BoxError> {
+        match self {
+            Self::Memory => Ok(()),
+            Self::Disk(database) => {
+                let database = database.clone();
+                tokio::task::spawn_blocking(move || write(&database, revision, &entries)).await?
+            }
+        }
+    }
+}
+
+/// Creates the tables of a new file and marks its format.
+fn prepare(database: &Database) -> Result<(), BoxError> {
+    let transaction = database.begin_write()?;
+    {
+        let mut meta = transaction.open_table(META)?;
+        if meta.get("format")?.is_none() {
+            meta.insert("format", FORMAT)?;
+            meta.insert("revision", 0)?;
+            transaction.open_table(OBJECTS)?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn format(database: &Database) -> Result<u64, BoxError> {
+    let transaction = database.begin_read()?;
+    let format = transaction.open_table(META)?.get("format")?.map(|value| value.value());
+    format.ok_or_else(|| "the file says no format".into())
+}
+
+fn load(database: &Database) -> Result<Loaded, BoxError> {
+    let transaction = database.begin_read()?;
+    let revision =
+        transaction.open_table(META)?.get("revision")?.map(|value| value.value()).unwrap_or_default();
+    let mut objects = Vec::new();
+    let mut last: Option<Arc<str>> = None;
+    for row in transaction.open_table(OBJECTS)?.iter()? {
+        let (key, json) = row?;
+        let (resource, namespace, name) = key.value();
+        let object: Value = serde_json::from_slice(json.value())?;
+        let stored = Stored {
+            revision: revision_of(&object).ok_or_else(|| {
+                io::Error::other(format!("{resource} {namespace}/{name} has no resource version"))
+            })?,
+            object: Arc::new(object),
+        };
+        // Rows come sorted, so that objects of one resource share its name.
+        let resource = match last.take() {
+            Some(same) if &*same == resource => same,
+            _ => Arc::from(resource),
+        };
+        last = Some(resource.clone());
+        objects.push((resource, Key::new(namespace, name), stored));
+    }
+    Ok(Loaded { revision, objects })
+}
+
+fn write(database: &Database, revision: u64, entries: &[Entry]) -> Result<(), BoxError> {
+    let transaction = database.begin_write()?;
+    {
+        let mut objects = transaction.open_table(OBJECTS)?;
+        for Entry { resource, key, json } in entries {
+            let row = (&**resource, key.namespace.as_str(), key.name.as_str());
+            match json {
+                Some(json) => objects.insert(row, json.as_slice())?,
+                None => objects.remove(row)?,
+            };
+        }
+        transaction.open_table(META)?.insert("revision", revision)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn revision_of(object: &Value) -> Option<u64> {
+    object.get("metadata")?.get("resourceVersion")?.as_str()?.parse().ok()
+}
