@@ -1,0 +1,54 @@
+//! Removal of objects that are no longer wanted.
+
+use std::{fmt::Debug, sync::Arc};
+
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, Preconditions},
+    core::NamespaceResourceScope,
+};
+use serde::de::DeserializeOwned;
+use tracing::info;
+
+use crate::owner::is_controlled_by;
+
+/// Deletes those of `candidates` that the owner with this uid controls and that are not in `wanted`.
+///
+/// Candidates may come from a store that lags behind: each deletion names the uid it is meant for.
+///
+/// # Errors
+/// When the API server refuses a deletion. That an object is gone already, or is another by now, is none.
+pub async fn prune<K>(
+    client: &Client,
+    owner_uid: &str,
+    candidates: impl IntoIterator<Item = Arc<K>>,
+    wanted: &[&str],
+) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    for object in candidates {
+        let (name, meta) = (object.name_any(), object.meta());
+        let unwanted = is_controlled_by(meta, owner_uid)
+            && meta.deletion_timestamp.is_none()
+            && !wanted.contains(&name.as_str());
+        let (true, Some(namespace)) = (unwanted, meta.namespace.as_deref()) else {
+            continue;
+        };
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: meta.uid.clone(),
+                resource_version: None,
+            }),
+            ..DeleteParams::background()
+        };
+        info!(kind = %K::kind(&()), namespace, name, "deleting what is no longer wanted");
+        let api: Api<K> = Api::namespaced(client.clone(), namespace);
+        match api.delete(&name, &params).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Watches of one kind each, independent of one another.
+//!
+//! kube-rs's `Controller` puts one backoff around all its streams together: one kind that cannot be watched
+//! keeps the others waiting. So each stream backs off by itself here, and hands the controller no errors.
+
+use std::{collections::HashSet, fmt::Debug, sync::Arc};
+
+use futures::{Stream, StreamExt, future, stream};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    core::{DeserializeGuard, NamespaceResourceScope},
+    runtime::{WatchStreamExt, reflector, watcher},
+};
+use serde::de::DeserializeOwned;
+use tracing::warn;
+
+/// The objects of a kind in all namespaces that `config` selects, as a store that is kept up to date, and a
+/// stream of those that changed, were deleted, or have just been listed.
+///
+/// The store is always as new as what the stream has given out. The stream never ends and never fails:
+/// errors are logged and retried with a backoff of its own. What vanished while the watch was interrupted
+/// comes out of the stream too, so that a deleted child is noticed. An object that cannot be read (one of a
+/// newer version, say) is logged and left out, and does not stop the others.
+pub fn watched<K>(
+    client: Client,
+    config: watcher::Config,
+) -> (
+    reflector::Store<K>,
+    impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
+)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let (store, mut writer) = reflector::store::<K>();
+    let reader = store.clone();
+    let kind = K::kind(&()).into_owned();
+    let events = watcher(Api::<DeserializeGuard<K>>::all(client), config)
+        .inspect(move |event| {
+            if let Err(error) = event {
+                warn!(kind, error = %DisplayChain(error), "a watch was interrupted and is opened again");
+            }
+        })
+        .default_backoff()
+        .filter_map(|event| future::ready(event.ok().and_then(readable)));
+    let objects = events.flat_map(move |event| stream::iter(changed(&reader, &mut writer, event)).map(Ok));
+    (store, objects)
+}
+
+/// The event with its object as a `K`, or nothing where the object cannot be read.
+fn readable<K: Resource<DynamicType = ()>>(
+    event: watcher::Event<DeserializeGuard<K>>,
+) -> Option<watcher::Event<K>> {
+    use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+    let read = |guard: DeserializeGuard<K>| {
+        guard
+            .0
+            .inspect_err(|invalid| {
+                let name = invalid.metadata.name.as_deref().unwrap_or_default();
+                let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
+                warn!(kind = %K::kind(&()), namespace, name, error = %invalid.error, "an object cannot be read");
+            })
+            .ok()
+    };
+    match event {
+        Apply(object) => read(object).map(Apply),
+        Delete(object) => read(object).map(Delete),
+        InitApply(object) => read(object).map(InitApply),
+        Init => Some(Init),
+        InitDone => Some(InitDone),
+    }
+}
+
+/// Takes `event` into the store and returns the objects it is news about.
+///
+/// Listed objects come out when the list is complete: only then the store has them.
+fn changed<K>(
+    reader: &reflector::Store<K>,
+    writer: &mut reflector::store::Writer<K>,
+    event: watcher::Event<K>,
+) -> Vec<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+    match event {
+        Init | InitApply(_) => {
+            writer.apply_watcher_event(&event);
+            Vec::new()
+        }
+        InitDone => {
+            let before = reader.state();
+            writer.apply_watcher_event(&event);
+            let now = reader.state();
+            let there: HashSet<Option<String>> = now.iter().map(|object| object.uid()).collect();
+            let vanished = before.into_iter().filter(|object| !there.contains(&object.uid()));
+            vanished
+                .chain(now.iter().cloned())
+                .map(Arc::unwrap_or_clone)
+                .collect()
+        }
+        Apply(ref object) | Delete(ref object) => {
+            let object = object.clone();
+            writer.apply_watcher_event(&event);
+            vec![object]
+        }
+    }
+}
+
+/// An error with its causes in one line.
+struct DisplayChain<'a>(&'a watcher::Error);
+
+impl std::fmt::Display for DisplayChain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = std::error::Error::source(self.0);
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn object(name: &str) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some(name.to_owned());
+        object.metadata.namespace = Some("default".to_owned());
+        object.metadata.uid = Some(format!("uid of {name}"));
+        object
+    }
+
+    fn names(objects: &[ConfigMap]) -> Vec<String> {
+        let mut names: Vec<_> = objects.iter().map(ResourceExt::name_any).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_list_comes_out_whole_with_what_has_vanished_since() {
+        use watcher::Event::{Apply, Init, InitApply, InitDone};
+        let (reader, mut writer) = reflector::store::<ConfigMap>();
+        let mut feed = |event| names(&changed(&reader, &mut writer, event));
+        assert_eq!(feed(Init), [""; 0]);
+        assert_eq!(feed(InitApply(object("a"))), [""; 0]);
+        assert_eq!(feed(InitApply(object("b"))), [""; 0]);
+        assert_eq!(feed(InitDone), ["a", "b"]);
+        assert_eq!(feed(Apply(object("c"))), ["c"]);
+        // The watch breaks; meanwhile `b` is deleted.
+        assert_eq!(feed(Init), [""; 0]);
+        assert_eq!(feed(InitApply(object("a"))), [""; 0]);
+        assert_eq!(feed(InitApply(object("c"))), [""; 0]);
+        assert_eq!(feed(InitDone), ["a", "b", "c"]);
+        assert_eq!(reader.state().len(), 2);
+    }
+}
