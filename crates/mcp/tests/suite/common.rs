@@ -68,6 +68,24 @@ impl Served {
         outcome.text
     }
 
+    /// Waits until this many workers can run calls.
+    pub(crate) async fn has_workers(&self, count: usize) {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let ready = format!("http://{}/ready", self.address);
+        let enough = async {
+            loop {
+                let state: Value = http.get(&ready).send().await.unwrap().json().await.unwrap();
+                if state["workers"] == count {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(LONG, enough)
+            .await
+            .expect("the workers start");
+    }
+
     pub(crate) async fn end(self) {
         self.stop.cancel();
         self.task.await.unwrap().unwrap();

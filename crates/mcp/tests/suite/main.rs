@@ -7,3 +7,4 @@ mod client;
 mod common;
 mod http;
 mod python_tools;
+mod workers;
