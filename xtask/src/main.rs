@@ -3,6 +3,7 @@
 //! It owns checks, tests against real servers, generated files and measurements. Nothing of it ships.
 
 mod bench;
+mod builtin_schemas;
 mod check;
 mod cluster;
 mod generate;

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::tools::Tool;
+use crate::builtin_schemas;
+use crate::tools::{Tool, go};
 use crate::workspace::{Workspace, in_ci};
 
 /// Whether to write.
@@ -51,6 +52,11 @@ enum Make {
 /// Every generator, those that change the binary before those that ask it.
 const GENERATORS: &[Generator] = &[
     Generator {
+        name: "schemas of built-in kinds",
+        folder: None,
+        make: Make::FromWorkspace(make_builtin_schemas),
+    },
+    Generator {
         name: "custom resource definitions",
         folder: Some(crds::FOLDER),
         make: Make::FromBinary(crds::generate),
@@ -61,6 +67,19 @@ const GENERATORS: &[Generator] = &[
         make: Make::FromBinary(reference::generate),
     },
 ];
+
+/// The file that the embedded API server includes.
+const BUILTIN_SCHEMAS: &str = "crates/apiserver/src/builtin/schemas.json";
+
+fn make_builtin_schemas(workspace: &Workspace) -> Result<Tool<Vec<GeneratedFile>>> {
+    Ok(match go::kubernetes_sources(workspace)? {
+        Tool::Ready(module) => Tool::Ready(vec![GeneratedFile {
+            path: BUILTIN_SCHEMAS.into(),
+            text: builtin_schemas::generate(&module)?,
+        }]),
+        Tool::Missing(reason) => Tool::Missing(reason),
+    })
+}
 
 /// Runs every generator. `build` builds the binary, once and only after what it is built from is written.
 pub(crate) fn run(workspace: &Workspace, mode: Mode, build: impl Fn() -> Result<PathBuf>) -> Result<()> {

@@ -144,11 +144,16 @@ fn required_version(go_mod: &str, module: &str) -> Result<String> {
 }
 
 /// The folder of a module that `xtask/go/kubernetes` pins: its sources, checked against go.sum.
-pub(crate) fn kubernetes_sources(workspace: &Workspace) -> Result<PathBuf> {
+pub(crate) fn kubernetes_sources(workspace: &Workspace) -> Result<Tool<PathBuf>> {
+    if !process::exists("go", "version") {
+        return Ok(Tool::Missing(
+            "the sources of Kubernetes are a Go module, and there is no `go` in PATH".into(),
+        ));
+    }
     let source = KUBERNETES.source(workspace);
     process::run(go(&source).args(["mod", "download", KUBERNETES.module]))?;
     let folder = process::output(go(&source).args(["list", "-m", "-f", "{{.Dir}}", KUBERNETES.module]))?;
-    Ok(PathBuf::from(folder.trim()))
+    Ok(Tool::Ready(PathBuf::from(folder.trim())))
 }
 
 #[cfg(test)]
