@@ -350,12 +350,19 @@ mod tests {
         let old = [set("old", 2, 2, 2)];
         let new = set("new", 1, 1, 0);
         let settled = status(&deployment(None), None, &old, None, at(0));
-        let created = status(&deployment(Some(settled)), Some(&new), &old, Some("new"), at(0));
-        let progressed = status(&deployment(Some(created.clone())), Some(&new), &old, None, at(0));
-        assert_eq!(progressed, created);
+        let settled = status(&deployment(Some(settled)), None, &old, None, at(0));
+        let fresh = status(
+            &deployment(Some(settled)),
+            Some(&set("new", 1, 0, 0)),
+            &old,
+            Some("new"),
+            at(0),
+        );
+        assert_eq!(reason(&fresh, "Progressing"), ("True", "NewReplicaSetCreated"));
+        let created = status(&deployment(Some(fresh)), Some(&new), &old, None, at(0));
         let before = deployment(Some(created.clone()));
         let stuck = status(&before, Some(&new), &old, None, at(60));
-        assert_eq!(reason(&stuck, "Progressing"), ("True", "NewReplicaSetCreated"));
+        assert_eq!(reason(&stuck, "Progressing"), ("True", "ReplicaSetUpdated"));
         assert_eq!(
             until_deadline(&before, &created, at(10)),
             Some(Duration::from_secs(51))

@@ -1,0 +1,379 @@
+//! A node with real processes against an API server: from a Deployment to answers over the address of its
+//! Service, and back to nothing.
+
+mod support;
+
+use futures::TryStreamExt as _;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, ContainerStatus, Event, Pod, Service},
+};
+use kaos_node::LogOptions;
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+use support::{Fixture, get};
+
+async fn create<K>(api: &Api<K>, object: Value)
+where
+    K: kube::Resource + Clone + serde::de::DeserializeOwned + serde::Serialize + std::fmt::Debug,
+{
+    let object: K = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// A pod that runs a shell script.
+fn script(name: &str, script: &str, more: Value) -> Value {
+    let mut container = json!({ "name": "main", "image": "example.org/shell:1", "args": ["-c", script] });
+    for (key, value) in more.as_object().unwrap() {
+        container[key] = value.clone();
+    }
+    json!({ "metadata": { "name": name },
+            "spec": { "containers": [container], "terminationGracePeriodSeconds": 1 } })
+}
+
+fn status(pod: &Pod) -> Option<&ContainerStatus> {
+    pod.status.as_ref()?.container_statuses.as_ref()?.first()
+}
+
+fn waiting(pod: &Pod) -> Option<(String, String)> {
+    let waiting = status(pod)?.state.as_ref()?.waiting.as_ref()?;
+    Some((
+        waiting.reason.clone()?,
+        waiting.message.clone().unwrap_or_default(),
+    ))
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+}
+
+async fn log(fixture: &Fixture, pod: &str, options: LogOptions) -> String {
+    let log = fixture.node.logs(&fixture.namespace, pod, options).await.unwrap();
+    let pieces: Vec<_> = log.try_collect().await.unwrap();
+    String::from_utf8(pieces.concat()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_becomes_processes_behind_the_address_of_its_service() {
+    let fixture = Fixture::start().await;
+    let ns = fixture.namespace.clone();
+    let deployments: Api<Deployment> = fixture.api();
+    let pods: Api<Pod> = fixture.api();
+    // The address is known, and told to a pod, before the Service exists.
+    let address = fixture.node.services().address(&ns, "web", 80).unwrap();
+    create::<ConfigMap>(
+        &fixture.api(),
+        json!({ "metadata": { "name": "settings" }, "data": { "app.yaml": format!("peer: http://web.{ns}.svc/x\n") } }),
+    )
+    .await;
+    create(
+        &deployments,
+        json!({ "metadata": { "name": "web" }, "spec": {
+            "replicas": 2,
+            "selector": { "matchLabels": { "app": "web" } },
+            "template": { "metadata": { "labels": { "app": "web" } }, "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "web", "image": "example.org/serve:1", "args": ["--config=/etc/web/app.yaml"],
+                    "ports": [{ "name": "http", "containerPort": 8000 }],
+                    "env": [
+                        { "name": "SELF", "value": format!("http://web.{ns}.svc.cluster.local:80") },
+                        { "name": "CONFIG", "value": "/etc/web/app.yaml" },
+                        { "name": "POD", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
+                    ],
+                    "readinessProbe": { "httpGet": { "path": "/health", "port": "http" }, "periodSeconds": 1 },
+                    "volumeMounts": [{ "name": "settings", "mountPath": "/etc/web" }],
+                }],
+                "volumes": [{ "name": "settings", "configMap": { "name": "settings" } }],
+            } },
+        } }),
+    )
+    .await;
+    create::<Service>(
+        &fixture.api(),
+        json!({ "metadata": { "name": "web" },
+                "spec": { "selector": { "app": "web" }, "ports": [{ "port": 80, "targetPort": "http" }] } }),
+    )
+    .await;
+    fixture
+        .eventually("two available pods", || async {
+            let status = deployments.get("web").await.ok()?.status?;
+            (status.available_replicas == Some(2)).then_some(())
+        })
+        .await;
+    fixture.eventually("an answer", || get(address, "/health")).await;
+
+    assert_eq!(
+        get(address, "/env/SELF").await.unwrap(),
+        format!("http://{address}")
+    );
+    let config = get(address, "/env/CONFIG").await.unwrap();
+    let content = get(address, &format!("/file{config}")).await.unwrap();
+    assert_eq!(content, format!("peer: http://{address}/x\n"));
+    let listed = pods.list(&ListParams::default()).await.unwrap().items;
+    let names: Vec<String> = listed.iter().map(|pod| pod.name_any()).collect();
+    let asked = get(address, "/env/POD").await.unwrap();
+    assert!(names.contains(&asked), "{asked} is none of {names:?}");
+    let text = log(
+        &fixture,
+        &names[0],
+        LogOptions {
+            tail_lines: Some(1),
+            ..LogOptions::default()
+        },
+    )
+    .await;
+    assert!(
+        text.starts_with("listening on 127.0.0.1:") && text.contains("--config=/"),
+        "{text}"
+    );
+    let direct = fixture
+        .node
+        .pod_address(&ns, &names[0], Some("http"))
+        .await
+        .unwrap();
+    assert_eq!(get(direct, "/env/POD").await.unwrap(), names[0]);
+
+    // A change of the ConfigMap arrives in the file.
+    let change = json!({ "data": { "app.yaml": "changed" } });
+    let config_maps: Api<ConfigMap> = fixture.api();
+    config_maps
+        .patch("settings", &PatchParams::default(), &Patch::Merge(&change))
+        .await
+        .unwrap();
+    fixture
+        .eventually("the changed file", || async {
+            get(address, &format!("/file{config}"))
+                .await
+                .filter(|text| text == "changed")
+        })
+        .await;
+
+    let none = json!({ "spec": { "replicas": 0 } });
+    deployments
+        .patch("web", &PatchParams::default(), &Patch::Merge(&none))
+        .await
+        .unwrap();
+    fixture
+        .eventually("the end of all pods", || async {
+            pods.list(&ListParams::default())
+                .await
+                .ok()?
+                .items
+                .is_empty()
+                .then_some(())
+        })
+        .await;
+    assert_eq!(fixture.recorded_processes(), 0);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_that_fails_is_started_again_with_growing_pauses() {
+    let fixture = Fixture::start().await;
+    let pods: Api<Pod> = fixture.api();
+    create(&pods, script("crash", "echo run; exit 3", json!({}))).await;
+    let pod = fixture
+        .eventually("the back-off", || async {
+            let pod = pods.get("crash").await.ok()?;
+            (waiting(&pod)?.0 == "CrashLoopBackOff").then_some(pod)
+        })
+        .await;
+    let found = status(&pod).unwrap();
+    let last = found.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!(
+        (last.exit_code, last.reason.as_deref(), found.restart_count),
+        (3, Some("Error"), 1)
+    );
+    assert!(
+        waiting(&pod)
+            .unwrap()
+            .1
+            .starts_with("back-off 1s restarting failed container=main"),
+        "{pod:?}"
+    );
+    assert!(!is_ready(&pod));
+    let previous = LogOptions {
+        previous: true,
+        ..LogOptions::default()
+    };
+    assert_eq!(log(&fixture, "crash", previous).await, "run\n");
+    let events: Api<Event> = fixture.api();
+    fixture
+        .eventually("the events of a kubelet", || async {
+            let events = events.list(&ListParams::default()).await.ok()?.items;
+            let told = |reason: &str| events.iter().any(|event| event.reason.as_deref() == Some(reason));
+            ["Scheduled", "Created", "Started", "BackOff"]
+                .iter()
+                .all(|reason| told(reason))
+                .then_some(())
+        })
+        .await;
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_missing_or_cannot_be_run_is_said_and_what_comes_later_is_used() {
+    let fixture = Fixture::start().await;
+    let pods: Api<Pod> = fixture.api();
+    let env = json!({ "env": [{ "name": "X", "valueFrom": { "configMapKeyRef": { "name": "later", "key": "x" } } }] });
+    create(&pods, script("waits", "echo $X; sleep 60", env)).await;
+    create(
+        &pods,
+        script("unmapped", "", json!({ "image": "example.org/other:1" })),
+    )
+    .await;
+    create(
+        &pods,
+        script(
+            "probes",
+            "",
+            json!({ "livenessProbe": { "exec": { "command": ["true"] } } }),
+        ),
+    )
+    .await;
+    let why = |name: &'static str| {
+        let pods = pods.clone();
+        let fixture = &fixture;
+        async move {
+            let waits = || async {
+                let (reason, message) = waiting(&pods.get(name).await.ok()?)?;
+                (reason != "ContainerCreating").then_some((reason, message))
+            };
+            fixture.eventually("a reason to wait", waits).await
+        }
+    };
+    assert_eq!(
+        why("waits").await,
+        (
+            "CreateContainerConfigError".into(),
+            "configmap \"later\" not found".into()
+        )
+    );
+    let (reason, message) = why("unmapped").await;
+    assert_eq!(reason, "ErrImageNeverPull");
+    assert!(
+        message.contains("\"example.org/other:1\"") && message.contains("example.org/serve"),
+        "{message}"
+    );
+    let (reason, message) = why("probes").await;
+    assert_eq!(reason, "CreateContainerConfigError");
+    assert!(
+        message.starts_with("spec.containers[main].livenessProbe.exec"),
+        "{message}"
+    );
+
+    create::<ConfigMap>(
+        &fixture.api(),
+        json!({ "metadata": { "name": "later" }, "data": { "x": "found" } }),
+    )
+    .await;
+    fixture
+        .eventually("the waiting pod", || async {
+            pods.get("waits").await.ok().filter(is_ready)
+        })
+        .await;
+    let follow = LogOptions {
+        limit_bytes: Some(6),
+        follow: true,
+        ..LogOptions::default()
+    };
+    assert_eq!(log(&fixture, "waits", follow).await, "found\n");
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_end_with_the_node_and_resume_with_the_next_one() {
+    let fixture = Fixture::start().await;
+    let pods: Api<Pod> = fixture.api();
+    create(&pods, script("stays", "echo up; exec sleep 300", json!({}))).await;
+    let deaf = script(
+        "deaf",
+        "trap '' TERM; echo up; while true; do sleep 1; done",
+        json!({}),
+    );
+    create(&pods, deaf).await;
+    for name in ["stays", "deaf"] {
+        fixture
+            .eventually("a ready pod", || async {
+                pods.get(name).await.ok().filter(is_ready)
+            })
+            .await;
+    }
+    let address = fixture
+        .node
+        .services()
+        .address(&fixture.namespace, "any", 1)
+        .unwrap();
+    assert_eq!(fixture.recorded_processes(), 2);
+
+    let fixture = fixture.restart().await;
+    let pods: Api<Pod> = fixture.api();
+    let pod = fixture
+        .eventually("the pod again", || async {
+            pods.get("stays").await.ok().filter(is_ready)
+        })
+        .await;
+    assert_eq!(status(&pod).unwrap().restart_count, 1);
+    assert_eq!(
+        fixture.node.services().address(&fixture.namespace, "any", 1),
+        Some(address)
+    );
+
+    pods.delete("deaf", &DeleteParams::default()).await.unwrap();
+    pods.delete("stays", &DeleteParams::default()).await.unwrap();
+    fixture
+        .eventually("their end", || async {
+            pods.list(&ListParams::default())
+                .await
+                .ok()?
+                .items
+                .is_empty()
+                .then_some(())
+        })
+        .await;
+    assert_eq!(fixture.recorded_processes(), 0);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn init_containers_come_first_and_probes_restart_what_hangs() {
+    let fixture = Fixture::start().await;
+    let pods: Api<Pod> = fixture.api();
+    let mut pod = script(
+        "ordered",
+        "cat /work/made && exec sleep 300",
+        json!({
+        "volumeMounts": [{ "name": "work", "mountPath": "/work" }] }),
+    );
+    pod["spec"]["volumes"] = json!([{ "name": "work", "emptyDir": {} }]);
+    pod["spec"]["initContainers"] = json!([{ "name": "first", "image": "example.org/shell",
+        "args": ["-c", "echo made > /work/made"], "volumeMounts": [{ "name": "work", "mountPath": "/work" }] }]);
+    create(&pods, pod).await;
+    // Nothing listens behind this probe, ever.
+    let probe = json!({ "ports": [{ "containerPort": 8000 }], "startupProbe": {
+        "tcpSocket": { "port": 8000 }, "periodSeconds": 1, "failureThreshold": 1 } });
+    create(&pods, script("hangs", "exec sleep 300", probe)).await;
+    fixture
+        .eventually("the ordered pod", || async {
+            pods.get("ordered").await.ok().filter(is_ready)
+        })
+        .await;
+    let main = LogOptions {
+        container: Some("main".into()),
+        ..LogOptions::default()
+    };
+    assert_eq!(log(&fixture, "ordered", main).await, "made\n");
+    let pod = fixture
+        .eventually("a restart by the probe", || async {
+            let pod = pods.get("hangs").await.ok()?;
+            (status(&pod)?.restart_count > 0).then_some(pod)
+        })
+        .await;
+    assert!(!is_ready(&pod));
+    fixture.stop().await;
+}
