@@ -72,7 +72,9 @@ impl ServerHandler for Tools {
         }
         let answer = tokio::select! {
             answer = self.pool.call(name.clone(), request.arguments.unwrap_or_default()) => answer,
-            () = context.ct.cancelled() => return Err(ErrorData::internal_error("the call was cancelled", None)),
+            () = context.ct.cancelled() => {
+                return Err(ErrorData::internal_error("the call was cancelled", None));
+            }
         };
         let result = match answer {
             Ok(Answer::Returned { content, structured }) => {

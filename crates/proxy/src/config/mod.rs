@@ -177,8 +177,8 @@ impl Config {
                 return Err(wrong(
                     &entry.model_name,
                     format!(
-                        "model_name {:?} is there twice; this proxy does not balance load between deployments \
-                         of one name, so give each its own",
+                        "model_name {:?} is there twice; this proxy does not balance load between \
+                         deployments of one name, so give each its own",
                         entry.model_name.value
                     ),
                 ));
@@ -287,7 +287,8 @@ fn upstream(params: &Params, public: &Pattern, environment: &Environment) -> Res
                 return Err(wrong(
                     named,
                     format!(
-                        "model {:?} has a * that nothing stands for, since model_name {:?} has none; name one model",
+                        "model {:?} has a * that nothing stands for, since model_name {:?} has none; \
+                         name one model",
                         named.value,
                         public.to_string()
                     ),
@@ -304,8 +305,8 @@ fn upstream(params: &Params, public: &Pattern, environment: &Environment) -> Res
             named,
             format!(
                 "model {:?} names the provider {other:?}, which this proxy does not serve; for a server that \
-                 speaks the OpenAI API write \"openai/{rest}\" and its api_base, for a test \"mock/{rest}\", for \
-                 anything else use LiteLLM",
+                 speaks the OpenAI API write \"openai/{rest}\" and its api_base, for a test \
+                 \"mock/{rest}\", for anything else use LiteLLM",
                 named.value
             ),
         )),
@@ -337,8 +338,8 @@ fn address(params: &Params, openai: bool, environment: &Environment) -> Result<A
         return Err(wrong(
             &params.model,
             format!(
-                "model {:?} names no provider and there is no api_base; write \"openai/{}\", or the api_base of a \
-                 server that speaks the OpenAI API",
+                "model {:?} names no provider and there is no api_base; write \"openai/{}\", or the \
+                 api_base of a server that speaks the OpenAI API",
                 params.model.value, params.model.value
             ),
         ));
