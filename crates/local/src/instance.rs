@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kaos_apiserver::{ApiServer, OpenError, Options as ApiOptions, Storage, front};
-use kaos_node::{Launcher, Node, NodeError, NodeOptions};
+use kaos_node::{Launcher, Node, NodeError, NodeOptions, ServiceTable};
 use kaos_seams::Seams;
 use kube::{
     Api, Client, ResourceExt,
@@ -90,6 +90,7 @@ pub struct Instance {
     client: Client,
     api: SocketAddr,
     started: Timestamp,
+    services: Arc<ServiceTable>,
     parts: Vec<Part>,
     stop_controllers: CancellationToken,
     stop_node: CancellationToken,
@@ -129,7 +130,7 @@ impl Instance {
             })
             .await?,
         );
-        server.set_backend(Arc::new(NodeBackend(node.clone())));
+        server.set_backend(Arc::new(NodeBackend { node: node.clone(), clock: seams.clock.clone() }));
 
         let mut instance = Self {
             data,
@@ -137,6 +138,7 @@ impl Instance {
             client: client.clone(),
             api,
             started,
+            services: node.services(),
             parts: Vec::new(),
             stop_controllers: CancellationToken::new(),
             stop_node: CancellationToken::new(),
@@ -190,6 +192,11 @@ impl Instance {
     /// Where the API listens.
     pub fn api(&self) -> SocketAddr {
         self.api
+    }
+
+    /// Where a Service is reached on this machine.
+    pub fn service(&self, namespace: &str, name: &str, port: u16) -> Option<SocketAddr> {
+        self.services.address(namespace, name, port)
     }
 
     /// When the instance was started.

@@ -4,7 +4,10 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::{EnvFilter, filter::Directive};
+use tracing_subscriber::{
+    EnvFilter,
+    filter::{Directive, LevelFilter},
+};
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,9 +63,13 @@ pub fn init(logging: &Logging) -> Result<(), InvalidFilter> {
 fn parse_filter(value: &str) -> Result<EnvFilter, InvalidFilter> {
     let invalid = |reason: String| InvalidFilter { value: value.to_owned(), reason };
     let mut filter = EnvFilter::new("");
+    // A plain level is meant for this project's words; rmcp writes several lines for each request.
+    if let Ok(LevelFilter::INFO) = value.trim().parse() {
+        filter = filter.add_directive("rmcp=warn".parse().map_err(|e| invalid(format!("{e}")))?);
+    }
     for part in value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         // A lone word that is no level would be taken for a target, and silence everything else.
-        if !part.contains(['=', '[']) && part.parse::<tracing_subscriber::filter::LevelFilter>().is_err() {
+        if !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err() {
             return Err(invalid(format!("{part:?} is not a level")));
         }
         let directive: Directive = part.parse().map_err(|e| invalid(format!("{e}")))?;

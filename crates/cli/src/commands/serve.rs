@@ -30,15 +30,19 @@ pub(crate) async fn serve(role: Role) -> Result<()> {
     // A wrong configuration is told before the port is taken: no readiness probe sees a half-started role.
     match role {
         Role::Agent { listen } => {
-            let config = kaos_agent::Config::from_env(std::env::vars())?;
+            let config = kaos_agent::Config::from_env(variables())?;
             kaos_agent::serve(config, bind(&listen).await?, seams, shutdown).await?;
         }
         Role::Tools { listen } => {
-            let config = kaos_mcp::server::ToolServerConfig::from_env(std::env::vars())?;
-            kaos_mcp::server::serve(config, bind(&listen).await?, seams, shutdown).await?;
+            let config = kaos_mcp::server::ToolServerConfig::from_env(variables())?;
+            let server = tokio::select! {
+                server = kaos_mcp::server::ToolServer::load(config, seams) => server?,
+                () = shutdown.cancelled() => return Ok(()),
+            };
+            server.serve(bind(&listen).await?, shutdown).await?;
         }
         Role::Proxy { config, listen } => {
-            let config = kaos_proxy::Config::load(&config, std::env::vars())?;
+            let config = kaos_proxy::Config::load(&config, variables())?;
             kaos_proxy::serve(config, bind(&listen).await?, seams, shutdown).await?;
         }
     }
@@ -54,5 +58,11 @@ async fn bind(listen: &Listen) -> Result<TcpListener> {
 
 /// Becomes a container's process.
 pub(crate) fn launch(arguments: Vec<OsString>) -> ExitCode {
-    kaos_node::launcher::main(arguments)
+    // Returns only where it could not; its code is one that shells use.
+    ExitCode::from(u8::try_from(kaos_node::launcher::main(arguments)).unwrap_or(u8::MAX))
+}
+
+/// The environment, without what is not text: no variable of ours is.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
