@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Body, decode::JSON, full_body, query::Query};
-use crate::{error::ApiError, resource::ResourceType};
+use crate::{error::ApiError, resource::ResourceType, table};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Shape {
         match self {
             Self::Full => object.into_owned(),
             Self::Metadata => metadata_only(&object),
-            Self::Table(include) => { let _ = (include, now); object.into_owned() },
+            Self::Table(include) => table::render(resource, &object, include, now),
         }
     }
 
@@ -84,7 +84,10 @@ impl Shape {
                     "metadata": metadata,
                     "items": items,
                 });
-                list
+                match self {
+                    Self::Table(include) => table::render(resource, &list, include, now),
+                    Self::Full | Self::Metadata => list,
+                }
             }
         }
     }

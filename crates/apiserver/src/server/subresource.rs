@@ -66,18 +66,15 @@ fn wanted_scale(method: &Method, media_type: &str, body: &[u8], current: &Value)
     // A patch is for whatever is stored, unless it says otherwise.
     meta::remove(&mut current, "resourceVersion");
     match media_type {
-        "application/json-patch+json" => patch::json(&current, &changes),
+        "application/json-patch+json" => patch::json_patch(&current, &changes),
         // A scale has no lists, so that a strategic patch means the same.
-        "application/merge-patch+json" | "application/strategic-merge-patch+json" => patch::merge(&current, &changes),
-        _ => {
-            return Err(ApiError::unsupported_media_type(&[
-                "application/json-patch+json",
-                "application/merge-patch+json",
-                "application/strategic-merge-patch+json",
-            ]));
-        }
+        "application/merge-patch+json" | "application/strategic-merge-patch+json" => patch::merge_patch(&current, &changes),
+        _ => Err(ApiError::unsupported_media_type(&[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+        ])),
     }
-    .map_err(super::patch::refused_patch)
 }
 
 fn check_scale(ctx: &Context, scale: &Value) -> Result<i64, ApiError> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{
-    Body, Shared,
+    Shared,
     context::{Answer, Context},
     decode::JSON,
     query::ListOptions,

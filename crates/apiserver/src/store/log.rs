@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, backends::FileBackend};
 use serde_json::Value;
 
 use super::{Key, Stored};
@@ -65,13 +65,15 @@ impl Log {
             .mode(0o600)
             .open(path)
             .map_err(|error| storage(error.into()))?;
+        let in_use_or_broken = |error| match error {
+            DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.to_owned() },
+            other => storage(other.into()),
+        };
+        let backend = FileBackend::new(file).map_err(in_use_or_broken)?;
         let database = Database::builder()
             .set_cache_size(CACHE_BYTES)
-            .create_file(file)
-            .map_err(|error| match error {
-                DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.to_owned() },
-                other => storage(other.into()),
-            })?;
+            .create_with_backend(backend)
+            .map_err(in_use_or_broken)?;
         prepare(&database).map_err(storage)?;
         let found = format(&database).map_err(storage)?;
         if found > FORMAT {
