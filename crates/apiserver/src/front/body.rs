@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 
 use crate::{BoxError, Body};
