@@ -1,0 +1,97 @@
+//! What converged is left in peace.
+
+use kaos_testkit::Sent;
+use serde_json::json;
+
+use super::world::{World, condition, mock};
+
+const RESOURCES: [(&str, &str); 3] = [
+    ("modelapis", "models"),
+    ("mcpservers", "tools"),
+    ("agents", "sam"),
+];
+
+/// One resource of each kind, with variables in forms that a server keeps differently from what it was sent.
+async fn converged() -> World {
+    let world = World::start().await;
+    let variables = json!([
+        {"name": "EMPTY", "value": ""},
+        {"name": "NAMED", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu"}}},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k", "optional": true}}},
+    ]);
+    let mut models = mock(&["m"]);
+    models["container"]["env"] = variables.clone();
+    world.spec("modelapis", "models", models).await;
+    let tools = json!({"runtime": "plain", "container": {"env": variables.clone()}});
+    world.spec("mcpservers", "tools", tools).await;
+    let sam = json!({
+        "modelAPI": "models", "model": "m", "mcpServers": ["tools"], "container": {"env": variables},
+    });
+    world.spec("agents", "sam", sam).await;
+    for (plural, name) in RESOURCES {
+        world.ready(plural, name).await;
+    }
+    // The last thing that is said of a resource.
+    world
+        .until("nobody answers for the tools", "mcpservers", "tools", |object| {
+            condition(object, "ToolsListed")["status"] == "False"
+        })
+        .await;
+    world
+}
+
+/// Makes newcomers of each kind and waits until they are ready: by then, what the controllers had to do
+/// before that is done. Returns what they wrote to others.
+async fn needless_writes(world: &World) -> Vec<Sent> {
+    world.spec("modelapis", "barrier", mock(&["m"])).await;
+    world
+        .spec("mcpservers", "barrier", json!({"runtime": "plain"}))
+        .await;
+    let agent = json!({"modelAPI": "barrier", "model": "m", "mcpServers": ["barrier"]});
+    world.spec("agents", "barrier", agent).await;
+    world.ready("agents", "barrier").await;
+    let mut writes = world.calls().writes();
+    writes.retain(|call| !call.path.contains("barrier"));
+    writes
+}
+
+#[tokio::test]
+async fn after_convergence_nothing_is_written() {
+    let world = converged().await;
+    world.calls().clear();
+    // Every resource is looked at again for reasons that change nothing.
+    let touch = json!({"metadata": {"annotations": {"example.com/touched": "yes"}}});
+    for (plural, name) in RESOURCES {
+        world.merge(plural, name, touch.clone()).await;
+    }
+    for child in ["modelapi-models", "mcpserver-tools", "agent-sam"] {
+        world.merge("deployments", child, touch.clone()).await;
+        world.merge("services", child, touch.clone()).await;
+    }
+    assert_eq!(needless_writes(&world).await, []);
+}
+
+#[tokio::test]
+async fn a_restart_writes_nothing() {
+    let mut world = converged().await;
+    world.restart_controllers().await;
+    assert_eq!(needless_writes(&world).await, []);
+}
+
+#[tokio::test]
+async fn an_error_of_the_user_waits_for_the_user() {
+    let world = World::start().await;
+    world
+        .spec("mcpservers", "bad", json!({"runtime": "no-such"}))
+        .await;
+    world.phase("mcpservers", "bad", "Failed").await;
+    world.calls().clear();
+    world
+        .spec("mcpservers", "barrier", json!({"runtime": "plain"}))
+        .await;
+    world.ready("mcpservers", "barrier").await;
+    let calls = world.calls().all();
+    let about: Vec<_> = calls.iter().filter(|call| call.path.contains("bad")).collect();
+    assert!(about.is_empty(), "{about:#?}");
+}
