@@ -84,10 +84,7 @@ pub(crate) fn generate(module_dir: &Path) -> Result<String> {
             schemas.insert(name.to_owned(), schema);
         }
         for name in names {
-            if !schemas.contains_key(&name) {
-                let schema = reduce(&all[&name]);
-                schemas.insert(name, schema);
-            }
+            schemas.entry(name).or_insert_with_key(|name| reduce(&all[name]));
         }
     }
     // One schema a line: small, and a change of the module shows as the lines it changes.

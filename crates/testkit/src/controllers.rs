@@ -1,6 +1,8 @@
 //! The controllers of this project, run beside a test.
 
-use kaos_controllers::Config;
+use std::collections::BTreeMap;
+
+use kaos_controllers::{Config, Images, RoleImage, Runtime};
 use kaos_seams::Seams;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -8,6 +10,30 @@ use tokio_util::sync::CancellationToken;
 use crate::api::TestApi;
 use crate::calls::Calls;
 use crate::crds::install_crds;
+
+/// A configuration with images that nobody runs, and the one runtime `python-string`.
+pub fn test_config() -> Config {
+    let image = |image: &str, role: &[&str]| RoleImage {
+        image: image.to_owned(),
+        args: role.iter().map(|word| (*word).to_owned()).collect(),
+    };
+    let python = Runtime {
+        image: "example.com/kaos-tools:test".to_owned(),
+        command: Vec::new(),
+        args: vec!["serve".to_owned(), "tools".to_owned()],
+        params_env_var: Some("MCP_TOOLS_STRING".to_owned()),
+    };
+    Config {
+        images: Images {
+            agent: image("example.com/kaos:test", &["serve", "agent"]),
+            litellm: image("example.com/litellm:test", &[]),
+            native_proxy: image("example.com/kaos:test", &["serve", "proxy"]),
+        },
+        runtimes: BTreeMap::from([("python-string".to_owned(), python)]),
+        cluster_domain: "cluster.local".to_owned(),
+        log_level: "INFO".to_owned(),
+    }
+}
 
 /// Running controllers that see one test's namespace. They stop when this is dropped.
 #[derive(Debug)]
@@ -33,9 +59,15 @@ impl Controllers {
         let stop = CancellationToken::new();
         let token = stop.clone();
         let task = tokio::spawn(async move {
-            kaos_controllers::run(client, config, seams, token).await.expect("the controllers run until stopped");
+            kaos_controllers::run(client, config, seams, token)
+                .await
+                .expect("the controllers run until stopped");
         });
-        Self { calls, stop, task: Some(task) }
+        Self {
+            calls,
+            stop,
+            task: Some(task),
+        }
     }
 
     /// What the controllers sent to the API.
