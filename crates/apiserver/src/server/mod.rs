@@ -50,6 +50,8 @@ use crate::{
     store::{Change, CommitError, Expected, Key, Log, Store, Write},
 };
 
+pub(crate) use self::respond::IncludeObject;
+
 /// The body of an answer: whole, or a stream that goes on.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
