@@ -6,3 +6,5 @@ pub(crate) mod context;
 pub(crate) mod env;
 pub(crate) mod objects;
 pub(crate) mod status;
+#[cfg(test)]
+pub(crate) mod testing;

@@ -32,11 +32,16 @@ pub(crate) struct Owner {
 impl Owner {
     /// Nothing where the resource has no uid: then it does not come from an API server.
     pub(crate) fn of<K: Resource<DynamicType = ()>>(kind: Kind, resource: &K) -> Option<Self> {
+        let reference = resource.controller_owner_ref(&())?;
         Some(Self {
             kind,
             name: resource.name_any(),
             namespace: resource.namespace()?,
-            reference: resource.controller_owner_ref(&())?,
+            // With foreground deletion the resource is there until its objects are gone.
+            reference: OwnerReference {
+                block_owner_deletion: Some(true),
+                ..reference
+            },
         })
     }
 

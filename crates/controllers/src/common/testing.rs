@@ -1,0 +1,81 @@
+//! What the tests of builders share.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kaos_api::names::Kind;
+use kube::ResourceExt;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::objects::Owner;
+use crate::config::{Config, Images, RoleImage, Runtime};
+
+/// A configuration as an installation brings it.
+pub(crate) fn config() -> Config {
+    let role = |image: &str, args: &[&str]| RoleImage {
+        image: image.to_owned(),
+        args: words(args),
+    };
+    let python = Runtime {
+        image: "kaos-tools:1".to_owned(),
+        command: Vec::new(),
+        args: words(&["serve", "tools"]),
+        params_env_var: Some("MCP_TOOLS_STRING".to_owned()),
+    };
+    let plain = Runtime {
+        image: "plain:1".to_owned(),
+        command: words(&["/bin/plain"]),
+        args: words(&["--port", "8000"]),
+        params_env_var: None,
+    };
+    Config {
+        images: Images {
+            agent: role("kaos:1", &["serve", "agent"]),
+            litellm: role("litellm:1", &[]),
+            native_proxy: role("kaos:1", &["serve", "proxy"]),
+        },
+        runtimes: BTreeMap::from([("plain".to_owned(), plain), ("python-string".to_owned(), python)]),
+        cluster_domain: "cluster.local".to_owned(),
+        log_level: "INFO".to_owned(),
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// A resource of this spec, as the API server would return it.
+pub(crate) fn stored<K: DeserializeOwned + ResourceExt>(name: &str, spec: &str) -> K {
+    let indented = spec.trim_end().replace('\n', "\n  ");
+    let text = format!(
+        "metadata: {{name: {name}, namespace: team, uid: uid-of-{name}, generation: 1}}\nspec:\n  {indented}\n"
+    );
+    serde_saphyr::from_str(&text).unwrap()
+}
+
+/// The owner of a resource's objects, as [`Owner::of`] makes it.
+pub(crate) fn owner(kind: Kind, name: &str) -> Owner {
+    let (kind_name, app) = match kind {
+        Kind::Agent => ("Agent", kind),
+        Kind::ModelApi => ("ModelAPI", kind),
+        Kind::McpServer => ("MCPServer", kind),
+    };
+    Owner {
+        kind: app,
+        name: name.to_owned(),
+        namespace: "team".to_owned(),
+        reference: OwnerReference {
+            api_version: "kaos.tools/v1alpha1".to_owned(),
+            kind: kind_name.to_owned(),
+            name: name.to_owned(),
+            uid: format!("uid-of-{name}"),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        },
+    }
+}
+
+/// Objects as a reader would write them.
+pub(crate) fn yaml<T: Serialize>(objects: &T) -> String {
+    serde_saphyr::to_string(objects).unwrap()
+}
