@@ -50,8 +50,9 @@ fn object_holds(fields: &Map<String, Value>, intent: &Value, live: &Value, root:
                     return metadata_holds(fields.get("f:metadata"), wanted, &live["metadata"]);
                 }
                 fields.get(&format!("f:{field}")).is_some_and(|owned| {
-                    live.get(field)
-                        .is_some_and(|live| value_holds(owned, wanted, live))
+                    let live = live.get(field);
+                    live.is_some_and(|live| value_holds(owned, wanted, live))
+                        || live.is_none() && is_zero(wanted)
                 })
             })
 }
@@ -66,6 +67,17 @@ fn metadata_holds(owned: Option<&Value>, intent: &Value, live: &Value) -> bool {
         }
     }
     owned.is_some_and(|owned| value_holds(owned, &intent, live))
+}
+
+/// Whether the API server leaves the value out where it writes the object: its Go types do not tell `""` from
+/// nothing, though `managedFields` keeps the field.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
+    }
 }
 
 fn value_holds(owned: &Value, intent: &Value, live: &Value) -> bool {
@@ -197,6 +209,20 @@ mod tests {
         assert!(holds(&intent(), &live(), US, None));
         let status = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "status": {"phase": "Ready"}});
         assert!(holds(&status, &live(), US, Some("status")));
+    }
+
+    /// As a real server keeps `{"name": "EMPTY", "value": ""}` in a container's `env`.
+    #[test]
+    fn an_empty_value_holds_where_the_server_leaves_it_out() {
+        let live = json!({
+            "metadata": {"managedFields": [{"manager": US, "operation": "Apply", "fieldsV1": {"f:env": {
+                "k:{\"name\":\"EMPTY\"}": {".": {}, "f:name": {}, "f:value": {}}
+            }}}]},
+            "env": [{"name": "EMPTY"}]
+        });
+        let intent = |value: &str| json!({"env": [{"name": "EMPTY", "value": value}]});
+        assert!(holds(&intent(""), &live, US, None));
+        assert!(!holds(&intent("x"), &live, US, None));
     }
 
     #[test]

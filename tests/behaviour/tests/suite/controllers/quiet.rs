@@ -60,8 +60,9 @@ async fn needless_writes(world: &World) -> Vec<Sent> {
 async fn after_convergence_nothing_is_written() {
     let world = converged().await;
     world.calls().clear();
-    // Every resource is looked at again for reasons that change nothing.
-    let touch = json!({"metadata": {"annotations": {"example.com/touched": "yes"}}});
+    // Every resource is looked at again for reasons that change nothing. (A label: the annotations of a
+    // Deployment count as its specification and would start a rollout.)
+    let touch = json!({"metadata": {"labels": {"example.com/touched": "yes"}}});
     for (plural, name) in RESOURCES {
         world.merge(plural, name, touch.clone()).await;
     }
