@@ -1,109 +1,205 @@
-//! The tree that a schema is.
+//! One node of a schema, and a cursor that walks the tree.
+//!
+//! Nodes live in an arena and name each other by index: built-in definitions share their parts, and a schema may
+//! contain itself, as the schemas inside CustomResourceDefinitions do.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{collections::BTreeMap, sync::Arc};
 
+use indexmap::IndexMap;
 use regex::Regex;
 use serde_json::Value;
 
-/// Nodes by name, for schemas that refer to each other or to themselves.
-pub(crate) type Definitions = HashMap<String, Node>;
+use super::rules::Rules;
 
-/// The JSON type of a value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// No type is given.
-    #[default]
-    Any,
+/// The index of a node in its arena.
+pub(crate) type NodeId = usize;
+
+/// All nodes of one schema, or of all built-in kinds.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    pub(super) nodes: Vec<Node>,
+    /// Nodes that have a name of their own, such as `io.k8s.api.core.v1.PodSpec`.
+    pub(super) definitions: BTreeMap<String, NodeId>,
+}
+
+impl Arena {
+    pub(super) fn push(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        self.nodes.len() - 1
+    }
+
+    pub(super) fn cursor(&self, id: NodeId) -> Cursor<'_> {
+        Cursor { arena: self, id, node: &self.nodes[id] }
+    }
+}
+
+/// A JSON type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
     Object,
     Array,
     String,
     Integer,
     Number,
     Boolean,
-    /// An integer or a string, such as a port or a percentage.
-    IntOrString,
 }
 
-/// How two versions of a list are one.
+impl Type {
+    /// The name in a schema.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+
+    /// The type of that name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [Self::Object, Self::Array, Self::String, Self::Integer, Self::Number, Self::Boolean]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+}
+
+/// How the items of a list are merged by server-side apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ListType {
-    /// One value: replaced as a whole.
+    /// Replaced as a whole.
     #[default]
     Atomic,
-    /// Scalars without order and duplicates.
+    /// Scalars, each owned on its own.
     Set,
-    /// Objects told apart by the values of these fields.
+    /// Objects, told apart by these fields.
     Map(Vec<String>),
 }
 
-/// What is known of one value.
-#[derive(Debug, Default)]
+/// How strategic merge patch treats a field, besides merging objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PatchStrategy {
+    /// Lists are merged, by the merge key where there is one.
+    pub(crate) merge: bool,
+    /// Fields of the patch's object that are not in its `$retainKeys` are dropped.
+    pub(crate) retain_keys: bool,
+}
+
+/// What a field may be.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
-    /// The name of the definition that this stands for; everything else is empty then, but the default.
-    pub(crate) reference: Option<String>,
-    pub(crate) kind: Kind,
-    pub(crate) properties: BTreeMap<String, Node>,
-    /// What the values of a map are.
-    pub(crate) additional: Option<Box<Node>>,
-    pub(crate) items: Option<Box<Node>>,
+    /// The name of the definition this node is, where it has one.
+    pub(crate) definition: Option<Arc<str>>,
+    pub(crate) description: Option<String>,
+    pub(crate) title: Option<String>,
+    /// Nothing where any type is allowed.
+    pub(crate) kind: Option<Type>,
+    pub(crate) format: Option<String>,
+    pub(crate) nullable: bool,
+    pub(crate) int_or_string: bool,
+    pub(crate) preserve_unknown: bool,
+    pub(crate) embedded_resource: bool,
+    pub(crate) properties: IndexMap<String, NodeId>,
+    pub(crate) items: Option<NodeId>,
+    /// What the values of a map may be.
+    pub(crate) additional: Option<NodeId>,
+    /// `additionalProperties: true`.
+    pub(crate) additional_any: bool,
     pub(crate) required: Vec<String>,
     pub(crate) default: Option<Value>,
-    pub(crate) nullable: bool,
-    /// Unknown fields are kept.
-    pub(crate) preserve_unknown: bool,
-    /// The value is an object with apiVersion, kind and metadata of its own.
-    pub(crate) embedded: bool,
     pub(crate) list: ListType,
-    /// The fields of the object are one value: replaced as a whole.
-    pub(crate) atomic: bool,
-    /// The field that identifies an item in a strategic merge patch; with [`Node::merges`].
+    /// Whether a map or struct is replaced as a whole by server-side apply.
+    pub(crate) atomic_map: bool,
+    pub(crate) patch: PatchStrategy,
     pub(crate) merge_key: Option<String>,
-    /// Lists are merged by strategic merge patches instead of replaced.
-    pub(crate) merges: bool,
-    pub(crate) limits: Limits,
+    /// `x-kubernetes-group-version-kind`, as it stands in the document.
+    pub(crate) kinds: Option<Value>,
+    /// Boxed: most nodes have none.
+    pub(crate) checks: Option<Box<Checks>>,
+    pub(crate) rules: Option<Arc<Rules>>,
 }
 
-impl Node {
-    /// Text.
-    pub(crate) fn string() -> Self {
-        Self { kind: Kind::String, ..Self::default() }
-    }
-
-    /// A node that stands for a definition.
-    pub(crate) fn reference(name: &str) -> Self {
-        Self { reference: Some(name.to_owned()), ..Self::default() }
-    }
-
-    /// What the value of a field is: a property, or an entry of a map.
-    pub(crate) fn field(&self, name: &str) -> Option<&Node> {
-        self.properties.get(name).or(self.additional.as_deref())
-    }
-
-    /// Whether the fields of the object are keys of a map.
-    pub(crate) fn is_map(&self) -> bool {
-        self.properties.is_empty() && self.additional.is_some()
-    }
-}
-
-/// What values are allowed beyond their type.
-#[derive(Debug, Default)]
-pub(crate) struct Limits {
-    pub(crate) one_of_values: Vec<Value>,
-    pub(crate) minimum: Option<f64>,
-    pub(crate) exclusive_minimum: bool,
+/// What a value must satisfy beyond its type.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Checks {
+    pub(crate) allowed: Option<Vec<Value>>,
     pub(crate) maximum: Option<f64>,
     pub(crate) exclusive_maximum: bool,
+    pub(crate) minimum: Option<f64>,
+    pub(crate) exclusive_minimum: bool,
     pub(crate) multiple_of: Option<f64>,
-    pub(crate) min_length: Option<u64>,
     pub(crate) max_length: Option<u64>,
+    pub(crate) min_length: Option<u64>,
     pub(crate) pattern: Option<Regex>,
-    pub(crate) format: Option<String>,
-    pub(crate) min_items: Option<u64>,
     pub(crate) max_items: Option<u64>,
-    pub(crate) min_properties: Option<u64>,
+    pub(crate) min_items: Option<u64>,
+    pub(crate) unique_items: bool,
     pub(crate) max_properties: Option<u64>,
-    pub(crate) all_of: Vec<Node>,
-    pub(crate) any_of: Vec<Node>,
-    pub(crate) one_of: Vec<Node>,
-    pub(crate) not: Option<Box<Node>>,
+    pub(crate) min_properties: Option<u64>,
+    pub(crate) all_of: Vec<NodeId>,
+    pub(crate) any_of: Vec<NodeId>,
+    pub(crate) one_of: Vec<NodeId>,
+    pub(crate) not: Option<NodeId>,
+}
+
+/// A node with its arena.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor<'a> {
+    arena: &'a Arena,
+    id: NodeId,
+    node: &'a Node,
+}
+
+impl<'a> Cursor<'a> {
+    /// The node itself.
+    pub(crate) fn node(self) -> &'a Node {
+        self.node
+    }
+
+    /// The node's index, to tell nodes of one arena apart.
+    pub(crate) fn id(self) -> NodeId {
+        self.id
+    }
+
+    /// Another node of the same arena.
+    pub(crate) fn at(self, id: NodeId) -> Self {
+        self.arena.cursor(id)
+    }
+
+    /// A declared field.
+    pub(crate) fn property(self, name: &str) -> Option<Self> {
+        self.node.properties.get(name).map(|id| self.at(*id))
+    }
+
+    /// The values of a map.
+    pub(crate) fn additional(self) -> Option<Self> {
+        self.node.additional.map(|id| self.at(id))
+    }
+
+    /// A declared field, or else the values of a map.
+    pub(crate) fn field(self, name: &str) -> Option<Self> {
+        self.property(name).or_else(|| self.additional())
+    }
+
+    /// The items of a list.
+    pub(crate) fn items(self) -> Option<Self> {
+        self.node.items.map(|id| self.at(id))
+    }
+
+    /// Whether fields beyond the declared ones are kept.
+    pub(crate) fn keeps_unknown(self) -> bool {
+        self.node.preserve_unknown || self.node.additional_any
+    }
+
+    /// Whether nothing at all is said about the value: any JSON, as in `default` of a schema.
+    pub(crate) fn is_opaque(self) -> bool {
+        let node = self.node;
+        matches!(node.kind, None | Some(Type::Object))
+            && node.properties.is_empty()
+            && node.additional.is_none()
+            && node.items.is_none()
+            && !node.int_or_string
+            && (node.kind.is_none() || !self.keeps_unknown())
+    }
 }

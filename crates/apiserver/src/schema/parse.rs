@@ -1,129 +1,170 @@
-//! From the JSON of an OpenAPI schema to the tree.
+//! From OpenAPI documents to nodes.
 //!
-//! Reads what [`super::structural`] has checked; of built-in kinds also `$ref` and the `x-kubernetes-patch-*`
-//! extensions.
+//! The document was checked before: by [`super::structural`] where it comes from a user, by the generator where it is
+//! our own. What is not understood here is left out.
+
+use std::sync::Arc;
 
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::node::{Kind, Limits, ListType, Node};
+use super::{
+    node::{Arena, Checks, ListType, Node, NodeId, PatchStrategy, Type},
+    rules::Rules,
+};
 
-/// Where documents for clients keep their schemas.
-const COMPONENTS: &str = "#/components/schemas/";
+const REFERENCE: &str = "#/components/schemas/";
 
-/// The node that `schema` describes.
-pub(super) fn node(schema: &Value, builtin: bool) -> Node {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let name = reference.strip_prefix(COMPONENTS).unwrap_or(reference);
-        let mut node = Node::reference(name);
-        node.default = schema.get("default").cloned();
-        return node;
+/// Adds the named schemas of a document to an arena, and all that they refer to.
+pub(super) fn definitions(arena: &mut Arena, schemas: &Map<String, Value>) {
+    for name in schemas.keys() {
+        let id = arena.push(Node::default());
+        arena.definitions.insert(name.clone(), id);
     }
-    let flag = |name: &str| schema[name].as_bool().unwrap_or(false);
-    let text = |name: &str| schema[name].as_str();
-    let child = |name: &str| schema.get(name).filter(|child| child.is_object()).map(|child| Box::new(node(child, builtin)));
-    let int_or_string = flag("x-kubernetes-int-or-string") || text("format") == Some("int-or-string");
-    let kind = match text("type") {
-        _ if int_or_string => Kind::IntOrString,
-        Some("object") => Kind::Object,
-        Some("array") => Kind::Array,
-        Some("string") => Kind::String,
-        Some("integer") => Kind::Integer,
-        Some("number") => Kind::Number,
-        Some("boolean") => Kind::Boolean,
-        _ => Kind::Any,
-    };
-    let properties: std::collections::BTreeMap<String, Node> = schema["properties"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, child)| (name.clone(), node(child, builtin)))
-        .collect();
-    let additional = child("additionalProperties");
-    // An object of a built-in kind without fields is free-form JSON; of a custom resource, it is empty.
-    let free = builtin && kind == Kind::Object && properties.is_empty() && additional.is_none();
-    let any = schema["additionalProperties"] == true || (builtin && kind == Kind::Any);
-    Node {
-        reference: None,
-        kind,
-        additional,
-        items: child("items"),
-        required: strings(&schema["required"]),
-        default: schema.get("default").cloned(),
-        nullable: flag("nullable"),
-        preserve_unknown: flag("x-kubernetes-preserve-unknown-fields") || free || any,
-        embedded: flag("x-kubernetes-embedded-resource"),
-        list: list_type(schema, builtin),
-        atomic: text("x-kubernetes-map-type") == Some("atomic"),
-        merge_key: text("x-kubernetes-patch-merge-key").map(ToOwned::to_owned),
-        merges: text("x-kubernetes-patch-strategy").is_some_and(|strategy| strategy.split(',').any(|s| s == "merge")),
-        limits: limits(schema, builtin),
-        properties,
+    let mut copies = Vec::new();
+    for (name, schema) in schemas {
+        let mut node = parse(arena, schema, &mut copies);
+        node.definition = Some(Arc::from(name.as_str()));
+        if let Some(id) = arena.definitions.get(name) {
+            arena.nodes[*id] = node;
+        }
+    }
+    // A reference that carries merge settings of its own is a copy of what it refers to. Copies are made last, when
+    // everything there is to copy has been read.
+    for Copy { at, of, settings } in copies {
+        let mut node = arena.nodes[of].clone();
+        node.patch = settings.patch;
+        node.merge_key = settings.merge_key;
+        node.atomic_map |= settings.atomic_map;
+        arena.nodes[at] = node;
     }
 }
 
-fn list_type(schema: &Value, builtin: bool) -> ListType {
-    match schema["x-kubernetes-list-type"].as_str() {
-        Some("set") => ListType::Set,
-        Some("map") => ListType::Map(strings(&schema["x-kubernetes-list-map-keys"])),
-        Some(_) => ListType::Atomic,
-        // Before list types, the patch strategy said the same (structured-merge-diff does so too).
-        None if builtin && schema["x-kubernetes-patch-strategy"].as_str().is_some_and(|s| s.contains("merge")) => {
-            match schema["x-kubernetes-patch-merge-key"].as_str() {
-                Some(key) => ListType::Map(vec![key.to_owned()]),
-                None => ListType::Set,
-            }
+/// Adds one schema without references.
+pub(super) fn schema(arena: &mut Arena, schema: &Value) -> NodeId {
+    add(arena, schema, &mut Vec::new())
+}
+
+struct Copy {
+    at: NodeId,
+    of: NodeId,
+    settings: Node,
+}
+
+fn add(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> NodeId {
+    let reference = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix(REFERENCE));
+    if let Some(of) = reference.and_then(|name| arena.definitions.get(name)).copied() {
+        let settings = parse(arena, schema, copies);
+        if settings.patch == PatchStrategy::default() && !settings.atomic_map {
+            return of;
         }
+        let at = arena.push(Node::default());
+        copies.push(Copy { at, of, settings });
+        return at;
+    }
+    let node = parse(arena, schema, copies);
+    arena.push(node)
+}
+
+fn parse(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> Node {
+    let text = |key: &str| schema.get(key).and_then(Value::as_str).map(str::to_owned);
+    let flag = |key: &str| schema.get(key) == Some(&Value::Bool(true));
+    let mut node = Node {
+        description: text("description"),
+        title: text("title"),
+        kind: text("type").as_deref().and_then(Type::from_name),
+        format: text("format"),
+        nullable: flag("nullable"),
+        int_or_string: flag("x-kubernetes-int-or-string"),
+        preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
+        embedded_resource: flag("x-kubernetes-embedded-resource"),
+        additional_any: flag("additionalProperties"),
+        required: texts(schema.get("required")),
+        default: schema.get("default").cloned(),
+        list: list_type(schema),
+        atomic_map: text("x-kubernetes-map-type").as_deref() == Some("atomic"),
+        patch: patch_strategy(schema),
+        merge_key: text("x-kubernetes-patch-merge-key"),
+        kinds: schema.get("x-kubernetes-group-version-kind").cloned(),
+        checks: checks(arena, schema, copies),
+        rules: Rules::new(schema).map(Arc::new),
+        ..Node::default()
+    };
+    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        let id = add(arena, property, copies);
+        node.properties.insert(name.clone(), id);
+    }
+    node.items = schema.get("items").filter(|items| items.is_object()).map(|items| add(arena, items, copies));
+    node.additional = schema
+        .get("additionalProperties")
+        .filter(|additional| additional.is_object())
+        .map(|additional| add(arena, additional, copies));
+    node
+}
+
+fn texts(list: Option<&Value>) -> Vec<String> {
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn list_type(schema: &Value) -> ListType {
+    match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
+        Some("set") => ListType::Set,
+        Some("map") => ListType::Map(texts(schema.get("x-kubernetes-list-map-keys"))),
+        Some(_) => ListType::Atomic,
+        // Lists of built-in kinds that say nothing else are merged by server-side apply as they are by strategic
+        // merge patch.
+        None if patch_strategy(schema).merge => match schema.get("x-kubernetes-patch-merge-key").and_then(Value::as_str) {
+            Some(key) => ListType::Map(vec![key.to_owned()]),
+            None => ListType::Set,
+        },
         None => ListType::Atomic,
     }
 }
 
-fn limits(schema: &Value, builtin: bool) -> Limits {
-    let nodes = |name: &str| -> Vec<Node> {
-        schema[name].as_array().into_iter().flatten().map(|child| node(child, builtin)).collect()
+fn patch_strategy(schema: &Value) -> PatchStrategy {
+    let strategy = schema.get("x-kubernetes-patch-strategy").and_then(Value::as_str).unwrap_or_default();
+    PatchStrategy {
+        merge: strategy.split(',').any(|word| word == "merge"),
+        retain_keys: strategy.split(',').any(|word| word == "retainKeys"),
+    }
+}
+
+fn checks(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> Option<Box<Checks>> {
+    const KEYS: [&str; 18] = [
+        "enum", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "multipleOf", "maxLength", "minLength",
+        "pattern", "maxItems", "minItems", "uniqueItems", "maxProperties", "minProperties", "allOf", "anyOf", "oneOf",
+        "not",
+    ];
+    let fields = schema.as_object()?;
+    if !KEYS.iter().any(|key| fields.contains_key(*key)) {
+        return None;
+    }
+    let number = |key: &str| schema.get(key).and_then(Value::as_f64);
+    let count = |key: &str| schema.get(key).and_then(Value::as_u64);
+    let flag = |key: &str| schema.get(key) == Some(&Value::Bool(true));
+    let mut branches = |key: &str| -> Vec<NodeId> {
+        let list = schema.get(key).and_then(Value::as_array);
+        list.into_iter().flatten().map(|branch| add(arena, branch, copies)).collect()
     };
-    let flag = |name: &str| schema[name].as_bool().unwrap_or(false);
-    Limits {
-        one_of_values: schema["enum"].as_array().cloned().unwrap_or_default(),
-        minimum: schema["minimum"].as_f64(),
-        exclusive_minimum: flag("exclusiveMinimum"),
-        maximum: schema["maximum"].as_f64(),
+    let (all_of, any_of, one_of) = (branches("allOf"), branches("anyOf"), branches("oneOf"));
+    Some(Box::new(Checks {
+        allowed: schema.get("enum").and_then(Value::as_array).cloned(),
+        maximum: number("maximum"),
         exclusive_maximum: flag("exclusiveMaximum"),
-        multiple_of: schema["multipleOf"].as_f64(),
-        min_length: schema["minLength"].as_u64(),
-        max_length: schema["maxLength"].as_u64(),
-        // A pattern that does not compile was refused before a custom resource got here.
-        pattern: schema["pattern"].as_str().and_then(|pattern| Regex::new(pattern).ok()),
-        format: schema["format"].as_str().map(ToOwned::to_owned),
-        min_items: schema["minItems"].as_u64(),
-        max_items: schema["maxItems"].as_u64(),
-        min_properties: schema["minProperties"].as_u64(),
-        max_properties: schema["maxProperties"].as_u64(),
-        all_of: nodes("allOf"),
-        any_of: nodes("anyOf"),
-        one_of: nodes("oneOf"),
-        not: schema.get("not").map(|child| Box::new(node(child, builtin))),
-    }
-}
-
-fn strings(value: &Value) -> Vec<String> {
-    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
-}
-
-/// Writes references in the form that clients follow.
-pub(super) fn full_references(schema: &mut Value) {
-    match schema {
-        Value::Object(map) => {
-            for (name, child) in map {
-                match child {
-                    Value::String(reference) if name == "$ref" && !reference.starts_with('#') => {
-                        *reference = format!("{COMPONENTS}{reference}");
-                    }
-                    child => full_references(child),
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(full_references),
-        _ => {}
-    }
+        minimum: number("minimum"),
+        exclusive_minimum: flag("exclusiveMinimum"),
+        multiple_of: number("multipleOf"),
+        max_length: count("maxLength"),
+        min_length: count("minLength"),
+        pattern: schema.get("pattern").and_then(Value::as_str).and_then(|pattern| Regex::new(pattern).ok()),
+        max_items: count("maxItems"),
+        min_items: count("minItems"),
+        unique_items: flag("uniqueItems"),
+        max_properties: count("maxProperties"),
+        min_properties: count("minProperties"),
+        all_of,
+        any_of,
+        one_of,
+        not: schema.get("not").filter(|not| not.is_object()).map(|not| add(arena, not, copies)),
+    }))
 }

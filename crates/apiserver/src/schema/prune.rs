@@ -1,50 +1,93 @@
-//! Fields that a schema does not know.
+//! Removes what a schema does not know, and fills in what it gives by default.
 
-use serde_json::Value;
+use std::fmt::Write;
 
-use super::{
-    OBJECT_META, Schema,
-    node::{Kind, Node},
-};
+use serde_json::{Map, Value};
 
-/// Removes unknown fields below `path` and adds their paths to `unknown`.
-pub(super) fn prune(schema: &Schema, node: &Node, value: &mut Value, path: &str, unknown: &mut Vec<String>) {
+use super::node::Cursor;
+
+/// Fields that any object inside an object has (`x-kubernetes-embedded-resource`).
+const EMBEDDED: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Removes unknown fields below `value` and adds their paths to `unknown`.
+pub(super) fn prune(schema: Cursor<'_>, value: &mut Value, path: &mut String, unknown: &mut Vec<String>) {
     match value {
-        Value::Object(map) => {
-            if node.kind == Kind::Any && node.preserve_unknown && node.properties.is_empty() {
-                return;
-            }
-            let mut gone = Vec::new();
-            for (name, child) in map.iter_mut() {
-                let at = joined(path, name);
-                match node.field(name) {
-                    Some(field) => prune(schema, schema.resolve(field), child, &at, unknown),
-                    None if node.embedded && matches!(name.as_str(), "apiVersion" | "kind") => {}
-                    None if node.embedded && name == "metadata" => {
-                        let meta = Node::reference(OBJECT_META);
-                        prune(schema, schema.resolve(&meta), child, &at, unknown);
-                    }
-                    None if node.preserve_unknown => {}
-                    None => gone.push((name.clone(), at)),
-                }
-            }
-            for (name, at) in gone {
-                map.remove(&name);
-                unknown.push(at);
-            }
-        }
+        Value::Object(fields) => prune_fields(schema, fields, path, unknown),
         Value::Array(items) => {
-            if let Some(item) = &node.items {
-                let item = schema.resolve(item);
-                for (index, child) in items.iter_mut().enumerate() {
-                    prune(schema, item, child, &format!("{path}[{index}]"), unknown);
-                }
+            let Some(schema) = schema.items() else { return };
+            for (index, item) in items.iter_mut().enumerate() {
+                within(path, format_args!("[{index}]"), |path| prune(schema, item, path, unknown));
             }
         }
         _ => {}
     }
 }
 
-pub(super) fn joined(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+fn prune_fields(schema: Cursor<'_>, fields: &mut Map<String, Value>, path: &mut String, unknown: &mut Vec<String>) {
+    // A node that says nothing about its fields holds any of them, except where a type was promised.
+    let keeps_all = schema.keeps_unknown() || (schema.is_opaque() && schema.node().kind.is_none());
+    let embedded = schema.node().embedded_resource;
+    fields.retain(|name, value| {
+        let dot = if path.is_empty() { "" } else { "." };
+        within(path, format_args!("{dot}{name}"), |path| match schema.field(name) {
+            Some(schema) => {
+                prune(schema, value, path, unknown);
+                true
+            }
+            None if keeps_all || (embedded && EMBEDDED.contains(&name.as_str())) => true,
+            None => {
+                unknown.push(path.clone());
+                false
+            }
+        })
+    });
+}
+
+/// Fills in the defaults of fields that are absent, or null where null is not allowed.
+pub(super) fn apply_defaults(schema: Cursor<'_>, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, id) in &schema.node().properties {
+                let property = schema.at(*id);
+                let missing = match fields.get(name) {
+                    None => true,
+                    Some(Value::Null) => !property.node().nullable,
+                    Some(_) => false,
+                };
+                if let Some(default) = property.node().default.as_ref().filter(|_| missing) {
+                    fields.insert(name.clone(), default.clone());
+                }
+            }
+            fields.retain(|name, value| match schema.field(name) {
+                Some(schema) => {
+                    default_item(schema, value);
+                    !value.is_null() || schema.node().nullable || schema.is_opaque()
+                }
+                None => true,
+            });
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.items() {
+                items.iter_mut().for_each(|item| default_item(schema, item));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn default_item(schema: Cursor<'_>, value: &mut Value) {
+    if let (Value::Null, false, Some(default)) = (&*value, schema.node().nullable, &schema.node().default) {
+        *value = default.clone();
+    }
+    apply_defaults(schema, value);
+}
+
+/// Calls `inner` with a path that is longer for that time.
+pub(super) fn within<T>(path: &mut String, step: std::fmt::Arguments<'_>, inner: impl FnOnce(&mut String) -> T) -> T {
+    let length = path.len();
+    // Writing to a String cannot fail.
+    let _ = path.write_fmt(step);
+    let result = inner(path);
+    path.truncate(length);
+    result
 }

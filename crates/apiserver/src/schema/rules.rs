@@ -1,104 +1,110 @@
-//! CEL rules of custom resources (`x-kubernetes-validations`, KEP-2876), by the kube-cel crate.
+//! Rules of custom resources in the Common Expression Language (`x-kubernetes-validations`).
+//!
+//! The `kube-cel` crate compiles and runs them. The walk over the object is ours: items of a list are compared with
+//! the old item of the same key, as Kubernetes does, where that crate goes by position.
 
-use kube_cel::validation::{
-    Validator,
-    compilation::{CompilationError, CompiledSchema, compile_schema},
-};
+use std::fmt;
+
+use kube_cel::{CompilationError, CompiledSchema, ErrorKind, Validator};
 use serde_json::Value;
 
-use super::FieldError;
+use super::error::FieldError;
 
-/// The compiled rules of a schema.
-pub(super) struct Rules(CompiledSchema);
+const RULES: &str = "x-kubernetes-validations";
 
-impl std::fmt::Debug for Rules {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Rules")
+thread_local! {
+    // A validator holds every function of the language; building it costs more than most rules.
+    static VALIDATOR: Validator = Validator::new();
+}
+
+/// The rules of one node, compiled.
+pub(crate) struct Rules {
+    compiled: CompiledSchema,
+    source: Value,
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
     }
 }
 
 impl Rules {
-    /// Compiles the rules of a schema; `None` where it has none.
-    ///
-    /// # Errors
-    /// For each rule that does not compile.
-    pub(super) fn compile(schema: &Value) -> Result<Option<Self>, Vec<FieldError>> {
-        if !has_rules(schema) {
-            return Ok(None);
+    /// The rules that stand at this node itself, if any.
+    pub(super) fn new(schema: &Value) -> Option<Self> {
+        let source = schema.get(RULES)?.clone();
+        source.as_array().filter(|rules| !rules.is_empty())?;
+        let mut alone = schema.clone();
+        strip(&mut alone);
+        if let Some(fields) = alone.as_object_mut() {
+            fields.insert(RULES.to_owned(), source.clone());
         }
-        let compiled = compile_schema(schema);
-        let mut errors = Vec::new();
-        collect(&compiled, "", &mut errors);
-        if errors.is_empty() { Ok(Some(Self(compiled))) } else { Err(errors) }
+        Some(Self { compiled: kube_cel::compile_schema(&alone), source })
     }
 
-    /// The rules that `new` breaks; those about a change compare it with `old`.
-    pub(super) fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let Err(errors) = Validator::new().validate_compiled(&self.0, new, old) else {
-            return Vec::new();
+    /// The rules as they were written.
+    pub(super) fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// What is wrong with the rules themselves, by index.
+    pub(super) fn errors(&self) -> Vec<(usize, String)> {
+        let message = |error: &CompilationError| match error {
+            CompilationError::Parse { source, .. } => format!("compilation failed: {source}"),
+            error => error.to_string(),
         };
-        let reason = |reason: Option<&str>| match reason {
-            Some("FieldValueForbidden") => "FieldValueForbidden",
-            Some("FieldValueRequired") => "FieldValueRequired",
-            Some("FieldValueDuplicate") => "FieldValueDuplicate",
-            _ => "FieldValueInvalid",
-        };
-        errors
-            .into_vec()
-            .into_iter()
-            .map(|error| {
-                let reason = reason(error.reason.as_deref());
-                let message = match reason {
-                    "FieldValueForbidden" => format!("Forbidden: {}", error.message),
-                    "FieldValueRequired" => format!("Required value: {}", error.message),
-                    "FieldValueDuplicate" => format!("Duplicate value: {}", error.message),
-                    _ => format!("Invalid value: {}", error.message),
-                };
-                FieldError { field: error.field_path, reason, message }
-            })
-            .collect()
+        let results = self.compiled.validations.iter().enumerate();
+        results.filter_map(|(index, result)| Some((index, message(result.as_ref().err()?)))).collect()
+    }
+
+    /// Runs the rules on the value at `path`.
+    pub(super) fn check(&self, new: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+        let outcome = VALIDATOR.with(|validator| validator.validate_compiled(&self.compiled, new, old));
+        for error in outcome.err().map(|errors| errors.into_vec()).unwrap_or_default() {
+            let field = error.field_path.trim_start_matches('.').to_owned();
+            let message = match error.kind {
+                ErrorKind::ValidationFailure => error.message,
+                _ => format!("{} evaluating rule: {}", error.message, error.rule),
+            };
+            errors.push(failure(error.reason.as_deref(), field, new, &message).under(path));
+        }
     }
 }
 
-/// What is said where rules could not be evaluated.
-pub(super) fn not_checked() -> FieldError {
-    FieldError {
-        field: "<nil>".to_owned(),
-        reason: "FieldValueInvalid",
-        message: "Invalid value: null: some validation rules were not checked because the object was invalid; \
-                  correct the existing errors to complete validation"
-            .to_owned(),
+fn failure(reason: Option<&str>, field: String, value: &Value, message: &str) -> FieldError {
+    match reason {
+        Some("FieldValueRequired") => FieldError::required(field, message),
+        Some("FieldValueForbidden") => FieldError::forbidden(field, message),
+        Some("FieldValueDuplicate") => FieldError::duplicate(field, value),
+        // Scalars are shown; of objects and lists only the message.
+        _ if value.is_object() || value.is_array() => {
+            FieldError::with_reason("FieldValueInvalid", field, format!("Invalid value: {message}"))
+        }
+        _ => FieldError::invalid(field, value, message),
     }
 }
 
-fn has_rules(schema: &Value) -> bool {
+/// Takes the rules and the defaults out of a schema: below the node, every node has its own run, and defaults are
+/// in the object already.
+fn strip(schema: &mut Value) {
     match schema {
-        Value::Object(map) => map.contains_key("x-kubernetes-validations") || map.values().any(has_rules),
-        Value::Array(items) => items.iter().any(has_rules),
-        _ => false,
-    }
-}
-
-fn collect(schema: &CompiledSchema, path: &str, errors: &mut Vec<FieldError>) {
-    for (index, rule) in schema.validations.iter().enumerate() {
-        if let Err(error) = rule {
-            errors.push(failed(&format!("{path}.x-kubernetes-validations[{index}].rule"), error));
+        Value::Object(fields) => {
+            fields.shift_remove(RULES);
+            for (key, value) in fields {
+                match (key.as_str(), value) {
+                    ("properties", Value::Object(properties)) => properties.values_mut().for_each(|property| {
+                        if let Some(fields) = property.as_object_mut() {
+                            fields.shift_remove("default");
+                        }
+                        strip(property);
+                    }),
+                    ("items" | "additionalProperties" | "not", value) => strip(value),
+                    ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => branches.iter_mut().for_each(strip),
+                    _ => {}
+                }
+            }
         }
-    }
-    for (name, child) in &schema.properties {
-        collect(child, &format!("{path}.properties[{name}]"), errors);
-    }
-    for (name, child) in [("items", &schema.items), ("additionalProperties", &schema.additional_properties)] {
-        if let Some(child) = child {
-            collect(child, &format!("{path}.{name}"), errors);
-        }
-    }
-}
-
-fn failed(field: &str, error: &CompilationError) -> FieldError {
-    FieldError {
-        field: field.trim_start_matches('.').to_owned(),
-        reason: "FieldValueInvalid",
-        message: format!("Invalid value: compilation failed: {error}"),
+        Value::Array(items) => items.iter_mut().for_each(strip),
+        _ => {}
     }
 }
