@@ -15,7 +15,6 @@
 
 mod api;
 mod calls;
-mod controllers;
 mod crds;
 mod eventually;
 mod faults;
@@ -24,7 +23,6 @@ mod raw;
 
 pub use api::{Builder, TestApi};
 pub use calls::{Calls, Sent};
-pub use controllers::{Controllers, test_config};
 pub use crds::{install_crd, install_crds};
 pub use eventually::{PATIENCE, eventually};
 pub use faults::{Faults, Injection};
