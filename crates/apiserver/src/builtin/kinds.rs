@@ -113,11 +113,6 @@ pub(crate) fn resource_types() -> Vec<ResourceType> {
     KINDS.iter().filter_map(resource_type).collect()
 }
 
-/// The schema of the `scale` subresource (`autoscaling/v1`).
-pub(crate) fn scale_schema() -> Option<Schema> {
-    Schema::builtin("io.k8s.api.autoscaling.v1.Scale")
-}
-
 fn resource_type(kind: &Kind) -> Option<ResourceType> {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     // Every kind of the list has only this version.
@@ -155,6 +150,6 @@ mod tests {
         for kind in types {
             assert!(kind.schema.root().property("metadata").is_some(), "{}", kind.kind);
         }
-        assert!(scale_schema().is_some());
+        assert!(Schema::builtin("io.k8s.api.autoscaling.v1.Scale").is_some(), "the scale subresource is described");
     }
 }

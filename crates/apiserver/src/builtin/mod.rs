@@ -14,7 +14,7 @@ mod validation;
 
 pub(crate) use self::{
     defaults::apply_defaults,
-    kinds::{resource_types, scale_schema},
+    kinds::resource_types,
     prepare::{prepare_for_create, prepare_for_update},
     service::assign_cluster_ip,
     validation::validate,

@@ -18,9 +18,10 @@ pub(crate) fn prepare_for_create(resource: &ResourceType, value: &mut Value) {
             }
         }
         ("", "Pod") => {
+            let quality = quality_of_service(&value["spec"]);
             if let Some(status) = object(value, "status") {
                 status.insert("phase".to_owned(), "Pending".into());
-                status.insert("qosClass".to_owned(), quality_of_service(&value["spec"]).into());
+                status.insert("qosClass".to_owned(), quality.into());
             }
         }
         ("", "PersistentVolumeClaim") => {

@@ -306,7 +306,8 @@ fn merge_values(known: Known<'_>, live: Option<&Value>, applied: Option<&Value>)
                     merged.insert(name.clone(), value);
                 }
             }
-            for (name, value) in applied.into_iter().flatten().filter(|(name, _)| !merged.contains_key(*name)) {
+            let new = applied.into_iter().flatten().filter(|(name, _)| !live.is_some_and(|live| live.contains_key(*name)));
+            for (name, value) in new {
                 if let Some(value) = merge_values(known.field(name), None, Some(value)) {
                     merged.insert(name.clone(), value);
                 }

@@ -91,11 +91,11 @@ fn kind(fields: &Map<String, Value>, path: &str, level: Level, errors: &mut Vec<
     match kind {
         "" if int_or_string || preserves || level == Level::Root => {}
         "" if level == Level::Item => {
-            errors.push(FieldError::required(at, "must not be empty for specified array items"));
+            errors.push(FieldError::required(at.as_str(), "must not be empty for specified array items"));
         }
-        "" => errors.push(FieldError::required(at, "must not be empty for specified object fields")),
+        "" => errors.push(FieldError::required(at.as_str(), "must not be empty for specified object fields")),
         _ if int_or_string => errors.push(FieldError::invalid(
-            at,
+            at.as_str(),
             &kind.into(),
             "must be empty if x-kubernetes-int-or-string is true",
         )),
@@ -105,7 +105,7 @@ fn kind(fields: &Map<String, Value>, path: &str, level: Level, errors: &mut Vec<
         "array" | "object" | "string" | "integer" | "number" | "boolean" => {}
         _ => {
             let kinds = ["array", "boolean", "integer", "number", "object", "string"].map(str::to_owned);
-            errors.push(FieldError::not_supported(at, &kind.into(), &kinds));
+            errors.push(FieldError::not_supported(at.as_str(), &kind.into(), &kinds));
         }
     }
     if preserves && !matches!(kind, "" | "object") {
