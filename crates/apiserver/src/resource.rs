@@ -9,41 +9,41 @@ use crate::schema::Schema;
 
 /// One served resource: a kind in one group and version.
 #[derive(Debug)]
-pub struct ResourceType {
+pub(crate) struct ResourceType {
     /// The API group, empty for the core group.
-    pub group: String,
+    pub(crate) group: String,
     /// The version, for example `v1`.
-    pub version: String,
+    pub(crate) version: String,
     /// The kind, for example `Deployment`.
-    pub kind: String,
+    pub(crate) kind: String,
     /// The kind of its lists, for example `DeploymentList`.
-    pub list_kind: String,
+    pub(crate) list_kind: String,
     /// The name in paths, for example `deployments`.
-    pub plural: String,
+    pub(crate) plural: String,
     /// The lower-case singular name.
-    pub singular: String,
+    pub(crate) singular: String,
     /// Names that kubectl accepts beside the plural, for example `deploy`.
-    pub short_names: Vec<String>,
+    pub(crate) short_names: Vec<String>,
     /// Groups of kinds such as `all`, as kubectl knows them.
-    pub categories: Vec<String>,
+    pub(crate) categories: Vec<String>,
     /// Whether objects live in a namespace.
-    pub namespaced: bool,
+    pub(crate) namespaced: bool,
     /// Whether `/status` is served. Where it is, the main resource cannot change the status and the
     /// status cannot change anything else.
-    pub status: bool,
+    pub(crate) status: bool,
     /// The paths of the `/scale` subresource, where it is served.
-    pub scale: Option<ScalePaths>,
+    pub(crate) scale: Option<ScalePaths>,
     /// The structural schema with list types and merge keys.
-    pub schema: Arc<Schema>,
+    pub(crate) schema: Arc<Schema>,
     /// The columns of `kubectl get` beyond the name, in order.
-    pub columns: Vec<Column>,
+    pub(crate) columns: Vec<Column>,
     /// Whether the kind is built in (strategic merge patch is offered) or defined by a CustomResourceDefinition.
-    pub builtin: bool,
+    pub(crate) builtin: bool,
 }
 
 impl ResourceType {
     /// `group/version`, or only the version for the core group.
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
         } else {
@@ -52,7 +52,7 @@ impl ResourceType {
     }
 
     /// `plural.group`, as messages and storage keys name a resource; only the plural for the core group.
-    pub fn qualified_name(&self) -> String {
+    pub(crate) fn qualified_name(&self) -> String {
         if self.group.is_empty() {
             self.plural.clone()
         } else {
@@ -63,33 +63,33 @@ impl ResourceType {
 
 /// Where the scale subresource finds its numbers, as JSON paths such as `.spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScalePaths {
+pub(crate) struct ScalePaths {
     /// Desired replicas.
-    pub spec_replicas: String,
+    pub(crate) spec_replicas: String,
     /// Observed replicas.
-    pub status_replicas: String,
+    pub(crate) status_replicas: String,
     /// The label selector in its string form.
-    pub label_selector: Option<String>,
+    pub(crate) label_selector: Option<String>,
 }
 
 /// A column of `kubectl get`.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub(crate) struct Column {
     /// The heading.
-    pub name: String,
+    pub(crate) name: String,
     /// `string`, `integer`, `number`, `boolean` or `date`.
-    pub kind: String,
+    pub(crate) kind: String,
     /// An OpenAPI format, or empty.
-    pub format: String,
+    pub(crate) format: String,
     /// 0: always shown; greater: only with `-o wide`.
-    pub priority: i32,
+    pub(crate) priority: i32,
     /// Where the value comes from.
-    pub source: ColumnSource,
+    pub(crate) source: ColumnSource,
 }
 
 /// Where a column's value comes from.
 #[derive(Clone)]
-pub enum ColumnSource {
+pub(crate) enum ColumnSource {
     /// A JSON path of an `additionalPrinterColumns` entry.
     JsonPath(String),
     /// Worked out from the whole object, as kubectl's printers for built-in kinds do. The second argument is

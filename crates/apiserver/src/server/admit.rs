@@ -11,7 +11,7 @@ use super::{meta, query::FieldValidation, rules};
 use crate::{
     builtin,
     error::{ApiError, Cause},
-    patch::{self, Operation, Tracking},
+    patch::{self, Manager},
     resource::ResourceType,
 };
 
@@ -209,8 +209,8 @@ impl Admission<'_> {
         duplicates: &[String],
         source: Source,
     ) -> Result<Vec<String>, ApiError> {
-        let schema = &self.resource.schema;
-        if let Err(why) = schema.decode(object) {
+        let ResourceType { kind, builtin, schema, .. } = self.resource;
+        if let Err(why) = schema.decode(kind, *builtin, object) {
             return Err(self.undecodable(&why, object, source));
         }
         let unknown = schema.prune(object);
@@ -264,14 +264,9 @@ impl Admission<'_> {
 
     fn track(&self, current: Option<&Value>, object: &mut Value) {
         let Some(manager) = &self.manager else { return };
-        let tracking = Tracking {
-            manager,
-            operation: Operation::Update,
-            api_version: &self.resource.api_version(),
-            subresource: self.subresource,
-            time: self.now,
-        };
-        patch::track_update(&self.resource.schema, current, object, &tracking);
+        let manager =
+            Manager { name: manager, subresource: self.subresource.unwrap_or_default(), now: self.now };
+        patch::track_update(self.resource, current, object, manager);
     }
 
     fn validate(&self, object: &Value, current: Option<&Value>) -> Result<(), ApiError> {

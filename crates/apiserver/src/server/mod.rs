@@ -45,6 +45,7 @@ use crate::{
     BoxError,
     backend::Backend,
     crd,
+    discovery::Discovery,
     fault::FaultInjector,
     registry::Registry,
     store::{Change, CommitError, Expected, Key, Log, Store, Write},
@@ -130,6 +131,7 @@ pub struct ApiServer {
 /// What all handles and the background work share.
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
+    discovery: Discovery,
     pub(crate) store: Store,
     pub(crate) seams: Seams,
     pub(crate) faults: Option<Arc<dyn FaultInjector>>,
@@ -165,7 +167,14 @@ impl ApiServer {
         for (_, definition) in store.list(crd::DEFINITIONS, None).objects {
             crd::serve(&registry, &definition.object);
         }
-        let shared = Arc::new(Shared { registry, store, seams, faults, backend: RwLock::new(None) });
+        let shared = Arc::new(Shared {
+            registry,
+            discovery: Discovery::default(),
+            store,
+            seams,
+            faults,
+            backend: RwLock::new(None),
+        });
         shared.create_namespaces().await.map_err(|error| OpenError::Storage { path, source: error.into() })?;
         tokio::spawn(gc::run(shared.clone()));
         Ok(Self { shared })
@@ -186,10 +195,6 @@ impl ApiServer {
     /// data file. Later writes are answered with 503.
     pub async fn shutdown(&self) {
         self.shared.store.close().await;
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
     }
 }
 

@@ -14,9 +14,8 @@ use super::{
     update::{self, CONFLICT_RETRIES, abort_of, sent_version},
 };
 use crate::{
-    error::{ApiError, Cause},
-    patch::{self, ApplyError, ApplyOptions, Conflict, PatchError},
-    resource::ResourceType,
+    error::ApiError,
+    patch::{self, Manager},
     store::Stored,
 };
 
@@ -88,12 +87,11 @@ fn patched(
     let resource = &*ctx.resource;
     let live = in_version(resource, &current.object);
     let mut object = match patch {
-        Patch::Json(operations) => patch::json(&live, operations),
-        Patch::Merge(changes) => patch::merge(&live, changes),
-        Patch::Strategic(changes) => patch::strategic(&resource.schema, &live, changes),
+        Patch::Json(operations) => patch::json_patch(&live, operations)?,
+        Patch::Merge(changes) => patch::merge_patch(&live, changes)?,
+        Patch::Strategic(changes) => patch::strategic_patch(resource, &live, changes)?,
         Patch::Apply(intent) => return apply(ctx, intent, options, Some(current)).map(|object| (object, false)),
-    }
-    .map_err(refused_patch)?;
+    };
     admit::check_name(ctx.name(), &object)?;
     admit::check_namespace(ctx.namespace(), &mut object)?;
     admit::check_type(resource, &mut object)?;
@@ -124,55 +122,11 @@ fn apply(
         return Err(ApiError::stale(resource, ctx.name()));
     }
     meta::remove(&mut intent, "resourceVersion");
-    check_fit(ctx, &intent)?;
     let live = current.map(|current| in_version(resource, &current.object));
-    let options = ApplyOptions {
-        manager: &ctx.manager(),
-        force: options.force,
-        api_version: &resource.api_version(),
-        subresource: ctx.subresource(),
-        time: ctx.server.now(),
-    };
-    patch::apply(&resource.schema, live.as_deref(), &intent, &options).map_err(refused_apply)
-}
-
-/// An intent may only say what the schema knows: a field that would be dropped could never be owned.
-fn check_fit(ctx: &Context, intent: &Value) -> Result<(), ApiError> {
-    let ResourceType { kind, schema, .. } = &*ctx.resource;
-    let Some(why) = patch::unfit(schema, intent) else { return Ok(()) };
-    let message = format!(
-        "failed to create typed patch object ({}/{}; {}, Kind={kind}): {why}",
-        meta::namespace(intent),
-        meta::name(intent),
-        ctx.resource.api_version()
-    );
-    Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", message))
-}
-
-/// A patch that does not decode, or does not fit.
-pub(super) fn refused_patch(error: PatchError) -> ApiError {
-    match error {
-        PatchError::Malformed(why) => ApiError::bad_request(why),
-        PatchError::DoesNotFit(why) => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", why),
-    }
-}
-
-fn refused_apply(error: ApplyError) -> ApiError {
-    let message = error.to_string();
-    match error {
-        ApplyError::ManagedFields => ApiError::bad_request(message),
-        ApplyError::Conflicts(conflicts) => {
-            let causes = conflicts
-                .into_iter()
-                .map(|Conflict { manager, field }| Cause {
-                    reason: "FieldManagerConflict".to_owned(),
-                    message: format!("conflict with {manager}"),
-                    field,
-                })
-                .collect();
-            ApiError::apply_conflict(message, causes)
-        }
-    }
+    let name = ctx.manager();
+    let manager =
+        Manager { name: &name, subresource: ctx.subresource().unwrap_or_default(), now: ctx.server.now() };
+    patch::apply(resource, live.as_deref(), &intent, manager, options.force)
 }
 
 fn check_intent(ctx: &Context, intent: &mut Value) -> Result<(), ApiError> {

@@ -17,9 +17,10 @@ use super::{
     update, watch,
 };
 use crate::{
-    BoxError, discovery,
+    BoxError,
     error::ApiError,
     fault::{Call, Fault, Outcome},
+    proxy,
 };
 
 /// Answers any request.
@@ -30,7 +31,7 @@ where
 {
     let (parts, body) = request.into_parts();
     let Some(target) = Target::parse(parts.uri.path()) else {
-        return discovery::respond(&server.registry, &parts).unwrap_or_else(not_found_page);
+        return server.discovery.respond(&server.registry, &parts).unwrap_or_else(not_found_page);
     };
     match call(server, parts, target, body).await {
         Ok(response) => response,
@@ -123,6 +124,16 @@ where
             let body = decode::read(body).await?;
             return subresource::bind(&ctx, media_type, body).await;
         }
+        Some("log") if super::rules::is_pod(&ctx.resource) && parts.method == Method::GET => {
+            let (backend, now) = (ctx.server.backend(), ctx.server.now());
+            let log = proxy::pod_log(backend, ctx.namespace(), ctx.name(), parts.uri.query(), now);
+            return Ok(log.await?);
+        }
+        Some("proxy") if ctx.resource.builtin => {
+            let destination = destination(&ctx).ok_or_else(ApiError::no_such_resource)?;
+            let (backend, namespace) = (ctx.server.backend(), ctx.namespace());
+            return Ok(proxy::forward(backend, destination, namespace, ctx.name(), parts, body).await?);
+        }
         Some(_) if ctx.resource.builtin => return Err(ApiError::no_such_resource().into()),
         Some(_) => return Err(ApiError::not_found(&ctx.resource, ctx.name()).into()),
     }
@@ -141,6 +152,15 @@ where
                 _ => Err(ApiError::method_not_allowed().into()),
             }
         }
+    }
+}
+
+/// What the proxy subresource of this resource leads to.
+fn destination(ctx: &Context) -> Option<proxy::Destination> {
+    match &*ctx.resource {
+        resource if super::rules::is_pod(resource) => Some(proxy::Destination::Pod),
+        resource if super::rules::is_service(resource) => Some(proxy::Destination::Service),
+        _ => None,
     }
 }
 

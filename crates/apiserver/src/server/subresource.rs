@@ -8,7 +8,6 @@ use super::{
     admit::Source,
     context::{Answer, Context, Failed},
     decode, meta,
-    patch::refused_patch,
     query::FieldValidation,
     respond::{self, Shape, in_version},
     update::{self, CONFLICT_RETRIES, abort_of, sent_version},
@@ -67,11 +66,9 @@ fn wanted_scale(method: &Method, media_type: &str, body: &[u8], current: &Value)
     // A patch is for whatever is stored, unless it says otherwise.
     meta::remove(&mut current, "resourceVersion");
     match media_type {
-        "application/json-patch+json" => patch::json(&current, &changes).map_err(refused_patch),
+        "application/json-patch+json" => patch::json_patch(&current, &changes),
         // A scale has no lists, so that a strategic patch means the same.
-        "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
-            patch::merge(&current, &changes).map_err(refused_patch)
-        },
+        "application/merge-patch+json" | "application/strategic-merge-patch+json" => patch::merge_patch(&current, &changes),
         _ => Err(ApiError::unsupported_media_type(&[
             "application/json-patch+json",
             "application/merge-patch+json",

@@ -14,8 +14,6 @@ pub(crate) struct Target {
     pub(crate) name: Option<String>,
     /// The first segment after the name.
     pub(crate) subresource: Option<String>,
-    /// What follows the subresource: the path that a proxy passes on.
-    pub(crate) rest: Vec<String>,
 }
 
 impl Target {
@@ -28,11 +26,11 @@ impl Target {
             _ => return None,
         };
         let mut segments: Vec<String> = segments.collect();
-        // A trailing slash names the same collection, but the path of a proxy keeps it.
-        if segments.len() <= 4 && segments.last().is_some_and(String::is_empty) {
+        // A trailing slash names the same collection.
+        if segments.last().is_some_and(String::is_empty) {
             segments.pop();
         }
-        let mut segments = segments.into_iter().peekable();
+        let mut segments = segments.into_iter();
         let mut target = Self { group, version, ..Self::default() };
         let first = segments.next().filter(|first| !first.is_empty())?;
         if first == "namespaces" {
@@ -53,8 +51,8 @@ impl Target {
             target.resource = first;
         }
         target.name = segments.next();
+        // What follows is the path that a proxy passes on.
         target.subresource = segments.next();
-        target.rest = segments.collect();
         Some(target)
     }
 
@@ -130,10 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_keeps_the_rest_of_the_path() {
+    fn names_may_carry_a_port_and_percent_encoding() {
         let target = Target::parse("/api/v1/namespaces/a/services/b:http/proxy/v1/models/").unwrap();
-        assert_eq!(target.name.as_deref(), Some("b:http"));
-        assert_eq!(target.rest, ["v1", "models", ""]);
+        assert_eq!((target.name.as_deref(), target.subresource.as_deref()), (Some("b:http"), Some("proxy")));
         assert_eq!(Target::parse("/api/v1/namespaces/a/pods/x%2Fy").unwrap().name.as_deref(), Some("x/y"));
     }
 
