@@ -7,14 +7,22 @@ pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2
 
 /// Whether the client prefers all groups in one document.
 pub(super) fn aggregated(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let values = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     for range in values.flat_map(|value| value.split(',')) {
         let mut parts = range.split(';').map(str::trim);
         if !matches!(parts.next(), Some("application/json" | "application/*" | "*/*")) {
             continue;
         }
         let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let parameter = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        let parameter = |name: &str| {
+            parameters
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| *value)
+        };
         match (parameter("as"), parameter("g"), parameter("v")) {
             (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) => return true,
             (None, _, _) => return false,
@@ -38,9 +46,13 @@ mod tests {
     #[test]
     fn the_first_form_that_is_served_is_taken() {
         assert!(wants(AGGREGATED));
-        assert!(wants(&format!("application/vnd.kubernetes.protobuf;as=x, {AGGREGATED}, application/json")));
+        assert!(wants(&format!(
+            "application/vnd.kubernetes.protobuf;as=x, {AGGREGATED}, application/json"
+        )));
         assert!(!wants(&format!("application/json,{AGGREGATED}")));
-        assert!(!wants("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"));
+        assert!(!wants(
+            "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+        ));
         assert!(!wants("*/*"));
     }
 }

@@ -18,7 +18,10 @@ fn groups(resources: &[Arc<ResourceType>]) -> Groups<'_> {
     let mut groups = Groups::new();
     for resource in resources {
         let versions = groups.entry(&resource.group).or_default();
-        match versions.iter_mut().find(|(version, _)| *version == resource.version) {
+        match versions
+            .iter_mut()
+            .find(|(version, _)| *version == resource.version)
+        {
             Some((_, members)) => members.push(resource),
             None => versions.push((&resource.version, vec![resource])),
         }
@@ -88,7 +91,10 @@ fn group(name: &str, versions: &[(&str, Vec<&ResourceType>)]) -> Map<String, Val
         .collect();
     Map::from_iter([
         ("name".to_owned(), json!(name)),
-        ("preferredVersion".to_owned(), versions.first().cloned().unwrap_or_default()),
+        (
+            "preferredVersion".to_owned(),
+            versions.first().cloned().unwrap_or_default(),
+        ),
         ("versions".to_owned(), Value::Array(versions)),
     ])
 }
@@ -97,10 +103,17 @@ fn group(name: &str, versions: &[(&str, Vec<&ResourceType>)]) -> Map<String, Val
 pub(super) fn resources(all: &[Arc<ResourceType>], group: &str, version: &str) -> Option<Answer> {
     let mut group_version = None;
     let mut members = Vec::new();
-    for resource in all.iter().filter(|resource| resource.group == group && resource.version == version) {
+    for resource in all
+        .iter()
+        .filter(|resource| resource.group == group && resource.version == version)
+    {
         group_version = Some(resource.api_version());
         members.push(legacy(resource));
-        members.extend(subresources(resource).iter().map(|subresource| legacy_subresource(resource, subresource)));
+        members.extend(
+            subresources(resource)
+                .iter()
+                .map(|subresource| legacy_subresource(resource, subresource)),
+        );
     }
     let document = json!({
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version?, "resources": members,
@@ -136,7 +149,10 @@ fn legacy_subresource(resource: &ResourceType, subresource: &Subresource) -> Val
 }
 
 fn add_names(entry: &mut Value, resource: &ResourceType) {
-    for (key, names) in [("shortNames", &resource.short_names), ("categories", &resource.categories)] {
+    for (key, names) in [
+        ("shortNames", &resource.short_names),
+        ("categories", &resource.categories),
+    ] {
         if !names.is_empty() {
             entry[key] = json!(names);
         }
@@ -166,7 +182,11 @@ fn aggregate(resources: &[Arc<ResourceType>], takes: impl Fn(&str) -> bool) -> A
                     json!({ "version": version, "resources": members, "freshness": "Current" })
                 })
                 .collect();
-            let metadata = if name.is_empty() { json!({}) } else { json!({ "name": name }) };
+            let metadata = if name.is_empty() {
+                json!({})
+            } else {
+                json!({ "name": name })
+            };
             json!({ "metadata": metadata, "versions": versions })
         })
         .collect();
@@ -191,7 +211,9 @@ fn entry(resource: &ResourceType) -> Value {
     let below: Vec<Value> = subresources(resource)
         .iter()
         .map(|subresource| {
-            let (group, version) = subresource.group_version.unwrap_or((&resource.group, &resource.version));
+            let (group, version) = subresource
+                .group_version
+                .unwrap_or((&resource.group, &resource.version));
             json!({
                 "subresource": subresource.name,
                 "responseKind": { "group": group, "version": version, "kind": subresource.kind },
@@ -211,8 +233,15 @@ mod tests {
 
     #[test]
     fn stable_and_newer_versions_come_first() {
-        let mut versions = ["v1alpha1", "foo", "v2", "v1beta2", "v10", "v1", "v1beta10", "bar", "v1alpha2"];
+        let mut versions = [
+            "v1alpha1", "foo", "v2", "v1beta2", "v10", "v1", "v1beta10", "bar", "v1alpha2",
+        ];
         versions.sort_by_key(|version| Reverse(priority(version)));
-        assert_eq!(versions, ["v10", "v2", "v1", "v1beta10", "v1beta2", "v1alpha2", "v1alpha1", "bar", "foo"]);
+        assert_eq!(
+            versions,
+            [
+                "v10", "v2", "v1", "v1beta10", "v1beta2", "v1alpha2", "v1alpha1", "bar", "foo"
+            ]
+        );
     }
 }

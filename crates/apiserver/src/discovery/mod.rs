@@ -37,7 +37,11 @@ impl Discovery {
     /// The answer, where the path is one of discovery's.
     pub(crate) fn respond(&self, registry: &Registry, parts: &Parts) -> Option<Response<Body>> {
         let path = parts.uri.path();
-        let path = if path == "/" { path } else { path.trim_end_matches('/') };
+        let path = if path == "/" {
+            path
+        } else {
+            path.trim_end_matches('/')
+        };
         let segments: Vec<&str> = path.split('/').skip(1).collect();
         let answer: Answer = match segments.as_slice() {
             [""] => Answer::json(&roots(&registry.all())),
@@ -54,7 +58,8 @@ impl Discovery {
             ["openapi", "v3"] => Answer::json(&self.documents(registry).index()),
             ["openapi", "v3", name @ ..] => {
                 let asked = hash_of_query(parts.uri.query());
-                self.documents(registry).document(&name.join("/"), asked.as_deref())?
+                self.documents(registry)
+                    .document(&name.join("/"), asked.as_deref())?
             }
             _ => return None,
         };
@@ -79,11 +84,6 @@ impl Discovery {
     }
 }
 
-/// The answer, where the path is one of discovery's.
-pub(crate) fn respond(registry: &Registry, parts: &Parts) -> Option<Response<Body>> {
-    Discovery::default().respond(registry, parts)
-}
-
 /// A document on its way out.
 struct Answer {
     media_type: &'static str,
@@ -98,7 +98,13 @@ struct Answer {
 
 impl Answer {
     fn new(media_type: &'static str, body: impl Into<bytes::Bytes>) -> Self {
-        Self { media_type, body: body.into(), etag: None, immutable: false, moved_to: None }
+        Self {
+            media_type,
+            body: body.into(),
+            etag: None,
+            immutable: false,
+            moved_to: None,
+        }
     }
 
     fn json(value: &Value) -> Self {
@@ -113,8 +119,15 @@ impl Answer {
     fn respond(self, parts: &Parts) -> Response<Body> {
         let etag = self.etag.map(|hash| format!("\"{hash}\""));
         let unchanged = etag.as_deref().is_some_and(|etag| {
-            let known = parts.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-            known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == etag))
+            let known = parts
+                .headers
+                .get(header::IF_NONE_MATCH)
+                .and_then(|value| value.to_str().ok());
+            known.is_some_and(|known| {
+                known
+                    .split(',')
+                    .any(|one| one.trim().trim_start_matches("W/") == etag)
+            })
         });
         let status = match (&self.moved_to, unchanged) {
             (Some(_), _) => StatusCode::MOVED_PERMANENTLY,
@@ -145,16 +158,26 @@ impl Answer {
 
 /// SHA-512 in upper-case hexadecimal, as kube-apiserver names documents.
 fn hash(bytes: &[u8]) -> String {
-    Sha512::digest(bytes).iter().map(|byte| format!("{byte:02X}")).collect()
+    Sha512::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02X}"))
+        .collect()
 }
 
 fn hash_of_query(query: Option<&str>) -> Option<String> {
     let mut pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    pairs.find(|(key, _)| key == "hash").map(|(_, value)| value.into_owned()).filter(|value| !value.is_empty())
+    pairs
+        .find(|(key, _)| key == "hash")
+        .map(|(_, value)| value.into_owned())
+        .filter(|value| !value.is_empty())
 }
 
 fn host(parts: &Parts) -> &str {
-    parts.headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    parts
+        .headers
+        .get(header::HOST)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 fn version() -> Value {
@@ -184,13 +207,26 @@ fn version() -> Value {
 fn health(check: &str, parts: &Parts) -> Answer {
     let verbose = url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes())
         .any(|(key, _)| key == "verbose");
-    if verbose { Answer::new(TEXT, format!("[+]ping ok\n{check} check passed\n")) } else { Answer::new(TEXT, "ok") }
+    if verbose {
+        Answer::new(TEXT, format!("[+]ping ok\n{check} check passed\n"))
+    } else {
+        Answer::new(TEXT, "ok")
+    }
 }
 
 /// The paths that can be started from.
 fn roots(resources: &[Arc<ResourceType>]) -> Value {
-    let mut paths: Vec<String> =
-        ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned).into();
+    let mut paths: Vec<String> = [
+        "/api",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .into();
     for resource in resources {
         if resource.group.is_empty() {
             paths.push(format!("/api/{}", resource.version));

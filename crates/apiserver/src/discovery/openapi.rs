@@ -33,7 +33,10 @@ impl Documents {
         let mut by_version: BTreeMap<String, Vec<&ResourceType>> = BTreeMap::new();
         for resource in resources {
             let root = if resource.group.is_empty() { "api" } else { "apis" };
-            by_version.entry(format!("{root}/{}", resource.api_version())).or_default().push(resource);
+            by_version
+                .entry(format!("{root}/{}", resource.api_version()))
+                .or_default()
+                .push(resource);
         }
         let documents = by_version
             .into_iter()
@@ -104,8 +107,11 @@ fn schema_name(resource: &ResourceType) -> String {
 
 fn add_schemas(schemas: &mut BTreeMap<String, Value>, resource: &ResourceType, name: &str) {
     schemas.extend(resource.schema.definitions());
-    let of_kind = |kind: &str| json!([{ "group": resource.group, "version": resource.version, "kind": kind }]);
-    let one = schemas.entry(name.to_owned()).or_insert_with(|| resource.schema.to_openapi());
+    let of_kind =
+        |kind: &str| json!([{ "group": resource.group, "version": resource.version, "kind": kind }]);
+    let one = schemas
+        .entry(name.to_owned())
+        .or_insert_with(|| resource.schema.to_openapi());
     one["x-kubernetes-group-version-kind"] = of_kind(&resource.kind);
     // The list's metadata is always the same, and described nowhere else.
     schemas.entry(LIST_META.to_owned()).or_insert_with(|| {
@@ -134,14 +140,21 @@ fn add_schemas(schemas: &mut BTreeMap<String, Value>, resource: &ResourceType, n
 }
 
 fn add_paths(paths: &mut Map<String, Value>, root: &str, resource: &ResourceType, name: &str) {
-    let operations = Operations { resource, schema: format!("{SCHEMAS}{name}") };
+    let operations = Operations {
+        resource,
+        schema: format!("{SCHEMAS}{name}"),
+    };
     let plural = &resource.plural;
     let collection = if resource.namespaced {
         format!("/{root}/namespaces/{{namespace}}/{plural}")
     } else {
         format!("/{root}/{plural}")
     };
-    let place = if resource.namespaced { vec![path_parameter("namespace")] } else { Vec::new() };
+    let place = if resource.namespaced {
+        vec![path_parameter("namespace")]
+    } else {
+        Vec::new()
+    };
     let mut named = place.clone();
     named.push(path_parameter("name"));
     if resource.namespaced {
@@ -162,7 +175,10 @@ fn add_paths(paths: &mut Map<String, Value>, root: &str, resource: &ResourceType
             "parameters": named,
         }),
     );
-    if subresources(resource).iter().any(|subresource| subresource.name == "status") {
+    if subresources(resource)
+        .iter()
+        .any(|subresource| subresource.name == "status")
+    {
         paths.insert(
             format!("{collection}/{{name}}/status"),
             json!({
@@ -223,7 +239,11 @@ impl Operations<'_> {
     }
 
     fn list(&self) -> Value {
-        let mut operation = self.operation("list", "list or watch objects of kind", &format!("{}List", self.schema));
+        let mut operation = self.operation(
+            "list",
+            "list or watch objects of kind",
+            &format!("{}List", self.schema),
+        );
         operation["parameters"] = query_parameters(&[
             ("allowWatchBookmarks", "boolean"),
             ("continue", "string"),
@@ -260,11 +280,18 @@ impl Operations<'_> {
         if self.resource.builtin {
             kinds.push("application/strategic-merge-patch+json");
         }
-        let content: Map<String, Value> =
-            kinds.into_iter().map(|kind| (kind.to_owned(), json!({ "schema": { "type": "object" } }))).collect();
+        let content: Map<String, Value> = kinds
+            .into_iter()
+            .map(|kind| (kind.to_owned(), json!({ "schema": { "type": "object" } })))
+            .collect();
         let mut parameters = WRITE_PARAMETERS.to_vec();
         parameters.push(("force", "boolean"));
-        self.write("patch", "partially update the specified", content.into(), &parameters)
+        self.write(
+            "patch",
+            "partially update the specified",
+            content.into(),
+            &parameters,
+        )
     }
 
     fn delete(&self) -> Value {
@@ -278,5 +305,8 @@ impl Operations<'_> {
     }
 }
 
-const WRITE_PARAMETERS: &[(&str, &str)] =
-    &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
+const WRITE_PARAMETERS: &[(&str, &str)] = &[
+    ("dryRun", "string"),
+    ("fieldManager", "string"),
+    ("fieldValidation", "string"),
+];

@@ -20,13 +20,31 @@ pub(super) fn verbs(resource: &ResourceType) -> &'static [&'static str] {
         // All namespaces at once are nobody's to delete.
         return &["create", "delete", "get", "list", "patch", "update", "watch"];
     }
-    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+    &[
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch",
+    ]
 }
 
 /// The subresources of a resource, sorted by name.
 pub(super) fn subresources(resource: &ResourceType) -> Vec<Subresource> {
-    let own = |name, kind: &str, verbs| Subresource { name, group_version: None, kind: kind.to_owned(), verbs };
-    let mut all = match (resource.builtin, resource.group.as_str(), resource.plural.as_str()) {
+    let own = |name, kind: &str, verbs| Subresource {
+        name,
+        group_version: None,
+        kind: kind.to_owned(),
+        verbs,
+    };
+    let mut all = match (
+        resource.builtin,
+        resource.group.as_str(),
+        resource.plural.as_str(),
+    ) {
         (true, "", "pods") => vec![
             own("binding", "Binding", &["create"]),
             own("log", "Pod", &["get"]),
@@ -37,7 +55,12 @@ pub(super) fn subresources(resource: &ResourceType) -> Vec<Subresource> {
     };
     if resource.scale.is_some() {
         let group_version = Some(("autoscaling", "v1"));
-        all.push(Subresource { name: "scale", group_version, kind: "Scale".to_owned(), verbs: READ_WRITE });
+        all.push(Subresource {
+            name: "scale",
+            group_version,
+            kind: "Scale".to_owned(),
+            verbs: READ_WRITE,
+        });
     }
     if resource.status {
         all.push(own("status", &resource.kind, READ_WRITE));

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 
-use crate::{BoxError, Body};
+use crate::{Body, BoxError};
 
 /// A body that ends at shutdown where it would wait for more: a watch, a followed log. What is there already
 /// is still sent.
@@ -21,7 +21,10 @@ pub(super) struct UntilShutdown {
 
 impl UntilShutdown {
     pub(super) fn new(body: Body, stopping: CancellationToken) -> Self {
-        Self { body, stopping: Box::pin(stopping.cancelled_owned()) }
+        Self {
+            body,
+            stopping: Box::pin(stopping.cancelled_owned()),
+        }
     }
 }
 

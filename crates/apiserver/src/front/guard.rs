@@ -17,7 +17,9 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(token: &str) -> Self {
-        Self { token: Sha256::digest(token).into() }
+        Self {
+            token: Sha256::digest(token).into(),
+        }
     }
 
     /// # Errors
@@ -28,12 +30,18 @@ impl Guard {
         if is_anonymous(method, uri.path()) || self.knows(headers) {
             return Ok(());
         }
-        Err(ApiError::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"))
+        Err(ApiError::new(
+            StatusCode::UNAUTHORIZED,
+            "Unauthorized",
+            "Unauthorized",
+        ))
     }
 
     fn knows(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
-        let (Some(value), None) = (values.next(), values.next()) else { return false };
+        let (Some(value), None) = (values.next(), values.next()) else {
+            return false;
+        };
         let Some((scheme, token)) = value.to_str().ok().and_then(|value| value.split_once(' ')) else {
             return false;
         };
@@ -51,7 +59,9 @@ fn is_anonymous(method: &Method, path: &str) -> bool {
 /// gets a browser to call a server on its user's machine (DNS rebinding).
 fn host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, ApiError> {
     let refuse = |found: &str| {
-        forbidden(format!("the Host header names \"{found}\": call the server by 127.0.0.1, [::1] or localhost"))
+        forbidden(format!(
+            "the Host header names \"{found}\": call the server by 127.0.0.1, [::1] or localhost"
+        ))
     };
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(value), None) = (hosts.next(), hosts.next()) else {
@@ -75,7 +85,9 @@ fn is_loopback(authority: &Authority) -> bool {
     }
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")
-        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        || address
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 /// Browsers say where a request comes from; only the server's own pages may call it.
@@ -86,7 +98,9 @@ fn check_origin(host: &Authority, headers: &HeaderMap) -> Result<(), ApiError> {
             .strip_prefix("https://")
             .is_some_and(|origin| origin.eq_ignore_ascii_case(host.as_str()));
         if !same {
-            return Err(forbidden(format!("requests from pages of \"{origin}\" are not served")));
+            return Err(forbidden(format!(
+                "requests from pages of \"{origin}\" are not served"
+            )));
         }
     }
     Ok(())
@@ -121,11 +135,23 @@ mod tests {
     fn the_token_is_asked_for_but_at_the_probes() {
         let host = ("host", "127.0.0.1:6443");
         assert_eq!(check("/api/v1/pods", &[host, TOKEN]), 200);
-        assert_eq!(check("/api/v1/pods", &[host, ("authorization", "bearer secret")]), 200);
+        assert_eq!(
+            check("/api/v1/pods", &[host, ("authorization", "bearer secret")]),
+            200
+        );
         assert_eq!(check("/api/v1/pods", &[host]), 401);
-        assert_eq!(check("/api/v1/pods", &[host, ("authorization", "Bearer secre")]), 401);
-        assert_eq!(check("/api/v1/pods", &[host, ("authorization", "Basic secret")]), 401);
-        assert_eq!(check("/api/v1/pods", &[host, TOKEN, ("authorization", "Bearer x")]), 401);
+        assert_eq!(
+            check("/api/v1/pods", &[host, ("authorization", "Bearer secre")]),
+            401
+        );
+        assert_eq!(
+            check("/api/v1/pods", &[host, ("authorization", "Basic secret")]),
+            401
+        );
+        assert_eq!(
+            check("/api/v1/pods", &[host, TOKEN, ("authorization", "Bearer x")]),
+            401
+        );
         assert_eq!(check("/readyz", &[host]), 200);
         assert_eq!(check("/version", &[host]), 200);
         assert_eq!(check("/healthz/../api", &[host]), 401);
@@ -133,22 +159,47 @@ mod tests {
 
     #[test]
     fn only_loopback_hosts_are_served() {
-        for host in ["localhost", "LOCALHOST:1", "127.0.0.1:6443", "127.8.9.1", "[::1]:6443"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:1",
+            "127.0.0.1:6443",
+            "127.8.9.1",
+            "[::1]:6443",
+        ] {
             assert_eq!(check("/api", &[("host", host), TOKEN]), 200, "{host}");
         }
-        for host in ["evil.example", "127.0.0.1.evil.example:80", "10.0.0.1", "x@localhost", "localhost.", "[::2]", ""] {
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example:80",
+            "10.0.0.1",
+            "x@localhost",
+            "localhost.",
+            "[::2]",
+            "",
+        ] {
             assert_eq!(check("/api", &[("host", host), TOKEN]), 403, "{host}");
             assert_eq!(check("/healthz", &[("host", host)]), 403, "{host}");
         }
         assert_eq!(check("/api", &[TOKEN]), 403);
-        assert_eq!(check("/api", &[("host", "localhost"), ("host", "evil.example"), TOKEN]), 403);
+        assert_eq!(
+            check("/api", &[("host", "localhost"), ("host", "evil.example"), TOKEN]),
+            403
+        );
     }
 
     #[test]
     fn foreign_web_pages_are_refused() {
         let host = ("host", "localhost:6443");
-        assert_eq!(check("/api", &[host, TOKEN, ("origin", "https://localhost:6443")]), 200);
-        for origin in ["https://localhost", "http://localhost:6443", "https://evil.example", "null"] {
+        assert_eq!(
+            check("/api", &[host, TOKEN, ("origin", "https://localhost:6443")]),
+            200
+        );
+        for origin in [
+            "https://localhost",
+            "http://localhost:6443",
+            "https://evil.example",
+            "null",
+        ] {
             assert_eq!(check("/api", &[host, TOKEN, ("origin", origin)]), 403, "{origin}");
         }
     }

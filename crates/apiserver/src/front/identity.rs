@@ -59,13 +59,16 @@ impl TlsIdentity {
     pub fn generate(seams: &Seams) -> Result<Self, IdentityError> {
         let now = seams.clock.now();
         let today = now.to_zoned(TimeZone::UTC).date();
-        let (Ok(from), Ok(until)) = (today.checked_sub(1.day()), today.checked_add(VALID_YEARS.years())) else {
+        let (Ok(from), Ok(until)) = (today.checked_sub(1.day()), today.checked_add(VALID_YEARS.years()))
+        else {
             return Err(IdentityError::Clock(now));
         };
         let mut params = CertificateParams::new(NAMES.map(str::to_owned))?;
         params.not_before = date_time(from).ok_or(IdentityError::Clock(now))?;
         params.not_after = date_time(until).ok_or(IdentityError::Clock(now))?;
-        params.distinguished_name.push(DnType::CommonName, "kaos local API server");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "kaos local API server");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let mut serial = [0; 16];
@@ -75,7 +78,10 @@ impl TlsIdentity {
         params.serial_number = Some(SerialNumber::from_slice(&serial));
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.self_signed(&key)?;
-        Ok(Self { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+        Ok(Self {
+            certificate_pem: certificate.pem(),
+            key_pem: key.serialize_pem(),
+        })
     }
 
     pub(super) fn server_config(&self) -> Result<Arc<ServerConfig>, IdentityError> {

@@ -39,7 +39,10 @@ mod tests {
         assert!(text.starts_with("apiVersion: v1\nkind: Config\n"), "{text}");
         let read: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(read["clusters"][0]["cluster"]["server"], "https://127.0.0.1:6443");
-        assert_eq!(read["clusters"][0]["cluster"]["certificate-authority-data"], "UEVNCg==");
+        assert_eq!(
+            read["clusters"][0]["cluster"]["certificate-authority-data"],
+            "UEVNCg=="
+        );
         assert_eq!(read["users"][0]["user"]["token"], "0123: #\"x");
         assert_eq!(read["contexts"][0]["context"]["user"], read["users"][0]["name"]);
     }

@@ -66,7 +66,9 @@ pub struct FrontOptions {
 // By hand: a derived one would print the token.
 impl std::fmt::Debug for FrontOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrontOptions").field("tls", &self.tls).finish_non_exhaustive()
+        f.debug_struct("FrontOptions")
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
     }
 }
 
@@ -145,7 +147,10 @@ pub async fn serve(
     stopping.cancel();
     let ended = async { while connections.join_next().await.is_some() {} };
     if timeout(SHUTDOWN_GRACE, ended).await.is_err() {
-        tracing::debug!(open = connections.len(), "connections are closed in the middle of a request");
+        tracing::debug!(
+            open = connections.len(),
+            "connections are closed in the middle of a request"
+        );
     }
     Ok(())
 }

@@ -3,7 +3,10 @@
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use kaos_seams::Seams;
-use rustls::{ClientConfig, RootCertStore, pki_types::{CertificateDer, ServerName, pem::PemObject}};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -24,20 +27,36 @@ struct Front {
 
 async fn front() -> Front {
     let seams = Seams::system();
-    let server = ApiServer::open(Options { storage: Storage::Memory, seams: seams.clone(), faults: None }).await.unwrap();
+    let server = ApiServer::open(Options {
+        storage: Storage::Memory,
+        seams: seams.clone(),
+        faults: None,
+    })
+    .await
+    .unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let tls = TlsIdentity::generate(&seams).unwrap();
     let stop = CancellationToken::new();
-    let options = FrontOptions { token: "secret".to_owned(), tls: tls.clone() };
+    let options = FrontOptions {
+        token: "secret".to_owned(),
+        tls: tls.clone(),
+    };
     let task = tokio::spawn(serve(server, listener, options, stop.clone().cancelled_owned()));
-    Front { address, tls, stop, task }
+    Front {
+        address,
+        tls,
+        stop,
+        task,
+    }
 }
 
 impl Front {
     async fn connect(&self, name: &'static str) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.tls.certificate_pem.as_bytes()).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_slice(self.tls.certificate_pem.as_bytes()).unwrap())
+            .unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -45,7 +64,10 @@ impl Front {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let stream = TcpStream::connect(self.address).await.unwrap();
-        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name).unwrap(), stream).await.unwrap()
+        TlsConnector::from(Arc::new(config))
+            .connect(ServerName::try_from(name).unwrap(), stream)
+            .await
+            .unwrap()
     }
 
     async fn get(&self, path: &str, token: &str) -> String {
@@ -68,7 +90,10 @@ async fn only_those_with_the_token_get_in() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let answer = front.get("/api", "wrong").await;
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
-    assert!(answer.contains(r#""reason":"Unauthorized","code":401"#), "{answer}");
+    assert!(
+        answer.contains(r#""reason":"Unauthorized","code":401"#),
+        "{answer}"
+    );
     assert!(front.get("/readyz", "").await.ends_with("ok"));
     front.stop.cancel();
     front.task.await.unwrap().unwrap();
@@ -87,14 +112,26 @@ const NAMES_OF_LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "::1"];
 #[tokio::test]
 async fn only_loopback_is_listened_on_and_only_with_a_token() {
     let seams = Seams::system();
-    let server = ApiServer::open(Options { storage: Storage::Memory, seams: seams.clone(), faults: None }).await.unwrap();
+    let server = ApiServer::open(Options {
+        storage: Storage::Memory,
+        seams: seams.clone(),
+        faults: None,
+    })
+    .await
+    .unwrap();
     let tls = TlsIdentity::generate(&seams).unwrap();
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
-    let options = FrontOptions { token: "secret".to_owned(), tls };
+    let options = FrontOptions {
+        token: "secret".to_owned(),
+        tls,
+    };
     let refused = serve(server.clone(), listener, options.clone(), std::future::pending()).await;
     assert!(matches!(refused, Err(FrontError::NotLoopback(_))), "{refused:?}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let options = FrontOptions { token: String::new(), ..options };
+    let options = FrontOptions {
+        token: String::new(),
+        ..options
+    };
     let refused = serve(server, listener, options, std::future::pending()).await;
     assert!(matches!(refused, Err(FrontError::EmptyToken)), "{refused:?}");
 }
@@ -113,7 +150,11 @@ async fn shutdown_ends_idle_connections_and_watches() {
     watch.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"HTTP/1.1 200 OK");
     front.stop.cancel();
-    timeout(Duration::from_secs(4), front.task).await.expect("the watch ends at once").unwrap().unwrap();
+    timeout(Duration::from_secs(4), front.task)
+        .await
+        .expect("the watch ends at once")
+        .unwrap()
+        .unwrap();
     let mut rest = Vec::new();
     let _ = watch.read_to_end(&mut rest).await;
     assert!(rest.ends_with(b"0\r\n\r\n"), "the watch ends as a stream does");

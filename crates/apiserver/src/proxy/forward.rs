@@ -46,26 +46,36 @@ where
 {
     let (name, port) = split_name(name)?;
     if parts.headers.contains_key(header::UPGRADE) {
-        return Err(ApiError::bad_request("connections are not upgraded by the proxy: WebSockets are not served"));
+        return Err(ApiError::bad_request(
+            "connections are not upgraded by the proxy: WebSockets are not served",
+        ));
     }
     let (prefix, path) = split_path(parts.uri.path()).ok_or_else(ApiError::no_such_resource)?;
-    let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = parts
+        .uri
+        .query()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
     if path.is_empty() && matches!(parts.method, Method::GET | Method::HEAD) {
         // Relative links of the page must stay below the proxy.
         return redirect(&format!("{prefix}/{query}"));
     }
     let backend = backend.ok_or_else(no_backend)?;
     let address = match destination {
-        Destination::Pod => backend.pod_address(namespace, name, port).await.map_err(refused)?,
-        Destination::Service => backend.service_address(namespace, name, port).await.map_err(|refusal| {
-            match refusal {
+        Destination::Pod => backend
+            .pod_address(namespace, name, port)
+            .await
+            .map_err(refused)?,
+        Destination::Service => backend
+            .service_address(namespace, name, port)
+            .await
+            .map_err(|refusal| match refusal {
                 Refusal::Unavailable(why) => {
                     tracing::debug!(namespace, service = name, why, "a Service cannot be reached");
                     ApiError::unavailable(format!("no endpoints available for service \"{name}\""))
                 }
                 other => refused(other),
-            }
-        })?,
+            })?,
     };
     let prefix = prefix.to_owned();
     let target = format!("{}{query}", if path.is_empty() { "/" } else { path });
@@ -74,7 +84,10 @@ where
     })?;
     let (mut head, body) = response.into_parts();
     headers::of_response(&mut head.headers, &prefix, address);
-    Ok(Response::from_parts(head, body.map_err(BoxError::from).boxed_unsync()))
+    Ok(Response::from_parts(
+        head,
+        body.map_err(BoxError::from).boxed_unsync(),
+    ))
 }
 
 impl Destination {
@@ -96,11 +109,15 @@ fn split_name(text: &str) -> Result<(&str, Option<&str>), ApiError> {
         _ => ("", "", ""),
     };
     if name.is_empty() {
-        return Err(ApiError::bad_request(format!("invalid proxy request \"{text}\": use NAME or NAME:PORT")));
+        return Err(ApiError::bad_request(format!(
+            "invalid proxy request \"{text}\": use NAME or NAME:PORT"
+        )));
     }
     match scheme {
         "" | "http" => Ok((name, Some(port).filter(|port| !port.is_empty()))),
-        _ => Err(ApiError::bad_request(format!("invalid proxy request \"{text}\": only http is passed on"))),
+        _ => Err(ApiError::bad_request(format!(
+            "invalid proxy request \"{text}\": only http is passed on"
+        ))),
     }
 }
 
@@ -115,7 +132,9 @@ fn split_path(path: &str) -> Option<(&str, &str)> {
 fn redirect(to: &str) -> Result<Response<Body>, ApiError> {
     let mut response = Response::new(full_body(Bytes::new()));
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
-    response.headers_mut().insert(header::LOCATION, to.parse().map_err(ApiError::internal)?);
+    response
+        .headers_mut()
+        .insert(header::LOCATION, to.parse().map_err(ApiError::internal)?);
     Ok(response)
 }
 
@@ -170,7 +189,10 @@ mod tests {
         let prefix = "/api/v1/namespaces/a/services/b:80/proxy";
         assert_eq!(split_path(prefix), Some((prefix, "")));
         assert_eq!(split_path(&format!("{prefix}/")), Some((prefix, "/")));
-        assert_eq!(split_path(&format!("{prefix}/v1//x%2Fy/")), Some((prefix, "/v1//x%2Fy/")));
+        assert_eq!(
+            split_path(&format!("{prefix}/v1//x%2Fy/")),
+            Some((prefix, "/v1//x%2Fy/"))
+        );
         assert_eq!(split_path("/api/v1/namespaces/a/services/b/status"), None);
     }
 }

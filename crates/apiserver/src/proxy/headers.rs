@@ -37,8 +37,16 @@ pub(super) fn of_request(headers: &mut HeaderMap, uri: &Uri, address: SocketAddr
     if let Some(host) = host {
         headers.insert(HeaderName::from_static("x-forwarded-host"), host);
     }
-    set(headers, HeaderName::from_static("x-forwarded-proto"), Some("https".to_owned()));
-    set(headers, HeaderName::from_static("x-forwarded-uri"), Some(uri.path().to_owned()));
+    set(
+        headers,
+        HeaderName::from_static("x-forwarded-proto"),
+        Some("https".to_owned()),
+    );
+    set(
+        headers,
+        HeaderName::from_static("x-forwarded-uri"),
+        Some(uri.path().to_owned()),
+    );
     let name = HeaderName::from_static("x-forwarded-for");
     let before = headers.get(&name).and_then(|value| value.to_str().ok());
     let chain = match (before, peer) {
@@ -56,9 +64,13 @@ pub(super) fn of_response(headers: &mut HeaderMap, prefix: &str, address: Socket
     for name in CORS {
         headers.remove(name);
     }
-    let location = headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
+    let location = headers
+        .get(header::LOCATION)
+        .and_then(|value| value.to_str().ok());
     let own = location.and_then(|location| {
-        let path = location.strip_prefix(&format!("http://{address}")).unwrap_or(location);
+        let path = location
+            .strip_prefix(&format!("http://{address}"))
+            .unwrap_or(location);
         // `//host` is another host.
         (path.starts_with('/') && !path.starts_with("//")).then(|| format!("{prefix}{path}"))
     });
@@ -89,9 +101,9 @@ mod tests {
     use super::*;
 
     fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pairs = pairs.iter().map(|(name, value)| {
-            (HeaderName::from_static(name), HeaderValue::from_static(value))
-        });
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         pairs.collect()
     }
 
@@ -125,7 +137,11 @@ mod tests {
     #[test]
     fn redirects_stay_in_the_proxy_and_pages_get_no_rights() {
         let redirect = |to: &'static str| {
-            let mut headers = map(&[("location", to), ("access-control-allow-origin", "*"), ("keep-alive", "1")]);
+            let mut headers = map(&[
+                ("location", to),
+                ("access-control-allow-origin", "*"),
+                ("keep-alive", "1"),
+            ]);
             of_response(&mut headers, "/p", address());
             assert_eq!(headers.len(), 1, "{headers:?}");
             headers["location"].to_str().unwrap().to_owned()

@@ -32,7 +32,10 @@ pub(crate) async fn pod_log(
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
     Ok(response)
 }
 
@@ -51,7 +54,10 @@ fn options(query: &str, now: Timestamp) -> Result<LogOptions, ApiError> {
             "sinceSeconds" => options.since_seconds = Some(number("sinceSeconds", &value, 1)?),
             "sinceTime" => since_time = Some(time(&value)?),
             "stream" if !matches!(&*value, "" | "All") => {
-                return Err(invalid("stream", &format!("Invalid value: \"{value}\": only All is served here")));
+                return Err(invalid(
+                    "stream",
+                    &format!("Invalid value: \"{value}\": only All is served here"),
+                ));
             }
             // `pretty` and the like say nothing about a log.
             _ => {}
@@ -59,7 +65,10 @@ fn options(query: &str, now: Timestamp) -> Result<LogOptions, ApiError> {
     }
     if let Some(since) = since_time {
         if options.since_seconds.is_some() {
-            return Err(invalid("sinceSeconds", "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"));
+            return Err(invalid(
+                "sinceSeconds",
+                "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
+            ));
         }
         // Rounded up: nothing written since then may be missing.
         let passed = now.duration_since(since).as_secs().max(0).unsigned_abs();
@@ -77,15 +86,24 @@ fn number(field: &str, value: &str, least: u64) -> Result<u64, ApiError> {
     let number: i64 = value.parse().map_err(|_| {
         ApiError::bad_request(format!("strconv.ParseInt: parsing \"{value}\": invalid syntax"))
     })?;
-    u64::try_from(number).ok().filter(|number| *number >= least).ok_or_else(|| {
-        let bound = if least == 0 { "greater than or equal to 0" } else { "greater than 0" };
-        invalid(field, &format!("Invalid value: {number}: must be {bound}"))
-    })
+    u64::try_from(number)
+        .ok()
+        .filter(|number| *number >= least)
+        .ok_or_else(|| {
+            let bound = if least == 0 {
+                "greater than or equal to 0"
+            } else {
+                "greater than 0"
+            };
+            invalid(field, &format!("Invalid value: {number}: must be {bound}"))
+        })
 }
 
 fn time(value: &str) -> Result<Timestamp, ApiError> {
     value.parse().map_err(|_| {
-        ApiError::bad_request(format!("sinceTime: \"{value}\" is no time such as 2026-01-01T00:00:00Z"))
+        ApiError::bad_request(format!(
+            "sinceTime: \"{value}\" is no time such as 2026-01-01T00:00:00Z"
+        ))
     })
 }
 
@@ -117,7 +135,8 @@ mod tests {
 
     #[test]
     fn options_are_read() {
-        let all = read("container=c&follow=true&tailLines=3&previous=false&timestamps&limitBytes=9&sinceSeconds=5");
+        let all =
+            read("container=c&follow=true&tailLines=3&previous=false&timestamps&limitBytes=9&sinceSeconds=5");
         let expected = LogOptions {
             container: Some("c".to_owned()),
             follow: true,
@@ -128,13 +147,20 @@ mod tests {
             limit_bytes: Some(9),
         };
         assert_eq!(all, Ok(expected));
-        assert_eq!(read("sinceTime=2026-01-01T00:00:30Z").unwrap().since_seconds, Some(31));
-        assert_eq!(read("sinceTime=2027-01-01T00:00:30Z").unwrap().since_seconds, Some(1));
+        assert_eq!(
+            read("sinceTime=2026-01-01T00:00:30Z").unwrap().since_seconds,
+            Some(31)
+        );
+        assert_eq!(
+            read("sinceTime=2027-01-01T00:00:30Z").unwrap().since_seconds,
+            Some(1)
+        );
     }
 
     #[test]
     fn what_cannot_be_meant_is_refused() {
-        let message = "PodLogOptions \"\" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0";
+        let message =
+            "PodLogOptions \"\" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0";
         assert_eq!(read("tailLines=-1").unwrap_err(), message);
         assert!(read("tailLines=x").unwrap_err().contains("invalid syntax"));
         assert!(read("limitBytes=0").is_err());

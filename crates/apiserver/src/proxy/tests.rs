@@ -25,15 +25,20 @@ struct OnePod(Option<SocketAddr>);
 impl Backend for OnePod {
     async fn pod_log(&self, _: &str, pod: &str, options: LogOptions) -> Result<LogStream, Refusal> {
         let text = format!("{pod} {:?}\n", options.tail_lines);
-        Ok(Box::pin(futures::stream::iter([Ok(Bytes::from(text)), Ok(Bytes::from_static(b"more"))])))
+        Ok(Box::pin(futures::stream::iter([
+            Ok(Bytes::from(text)),
+            Ok(Bytes::from_static(b"more")),
+        ])))
     }
 
     async fn service_address(&self, _: &str, service: &str, _: Option<&str>) -> Result<SocketAddr, Refusal> {
-        self.0.ok_or_else(|| Refusal::Unavailable(format!("{service} has no pod")))
+        self.0
+            .ok_or_else(|| Refusal::Unavailable(format!("{service} has no pod")))
     }
 
     async fn pod_address(&self, _: &str, pod: &str, _: Option<&str>) -> Result<SocketAddr, Refusal> {
-        self.0.ok_or_else(|| Refusal::NotFound(format!("pods \"{pod}\" not found")))
+        self.0
+            .ok_or_else(|| Refusal::NotFound(format!("pods \"{pod}\" not found")))
     }
 }
 
@@ -60,15 +65,31 @@ where
 
 async fn call(address: Option<SocketAddr>, request: Request<Body>) -> Result<Response<Body>, ApiError> {
     let (parts, body) = request.into_parts();
-    forward(Some(Arc::new(OnePod(address))), Destination::Service, "a", "b:80", parts, body).await
+    forward(
+        Some(Arc::new(OnePod(address))),
+        Destination::Service,
+        "a",
+        "b:80",
+        parts,
+        body,
+    )
+    .await
 }
 
 const PROXY: &str = "/api/v1/namespaces/a/services/b:80/proxy";
 
 fn request(method: &str, rest: &str, body: &'static str) -> Request<Body> {
-    let body = Full::new(Bytes::from_static(body.as_bytes())).map_err(|never| match never {}).boxed_unsync();
-    let request = Request::builder().method(method).uri(format!("{PROXY}{rest}")).header("host", "localhost");
-    request.header("authorization", "Bearer secret").body(body).unwrap()
+    let body = Full::new(Bytes::from_static(body.as_bytes()))
+        .map_err(|never| match never {})
+        .boxed_unsync();
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("{PROXY}{rest}"))
+        .header("host", "localhost");
+    request
+        .header("authorization", "Bearer secret")
+        .body(body)
+        .unwrap()
 }
 
 async fn text(response: Response<Body>) -> String {
@@ -81,14 +102,24 @@ async fn requests_are_passed_on_whole() {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let secret = parts.headers.contains_key("authorization");
-        let text = format!("{} {} {} {secret}", parts.method, parts.uri, String::from_utf8_lossy(&body));
+        let text = format!(
+            "{} {} {} {secret}",
+            parts.method,
+            parts.uri,
+            String::from_utf8_lossy(&body)
+        );
         crate::server::full_body(text).into_response()
     })
     .await;
-    let response = call(Some(address), request("PATCH", "/x%2Fy/?q=1", "body")).await.unwrap();
+    let response = call(Some(address), request("PATCH", "/x%2Fy/?q=1", "body"))
+        .await
+        .unwrap();
     assert_eq!(text(response).await, "PATCH /x%2Fy/?q=1 body false");
     let response = call(Some(address), request("GET", "", "")).await.unwrap();
-    assert_eq!((response.status().as_u16(), &response.headers()["location"]), (301, &format!("{PROXY}/")[..].parse().unwrap()));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["location"]),
+        (301, &format!("{PROXY}/")[..].parse().unwrap())
+    );
 }
 
 trait IntoResponse {
@@ -117,15 +148,24 @@ async fn chunks_arrive_as_they_are_sent() {
     })
     .await;
     go_on.send(Bytes::from_static(b"data: 1\n\n")).await.unwrap();
-    let mut body = call(Some(address), request("POST", "/v1/chat/completions", "{}")).await.unwrap().into_body();
+    let mut body = call(Some(address), request("POST", "/v1/chat/completions", "{}"))
+        .await
+        .unwrap()
+        .into_body();
     for expected in ["data: 1\n\n", "data: 2\n\n"] {
-        let frame = timeout(Duration::from_secs(5), body.frame()).await.expect("not held back").unwrap().unwrap();
+        let frame = timeout(Duration::from_secs(5), body.frame())
+            .await
+            .expect("not held back")
+            .unwrap()
+            .unwrap();
         assert_eq!(frame.into_data().unwrap(), expected);
         go_on.try_send(Bytes::from_static(b"data: 2\n\n")).unwrap();
     }
     // The caller goes away: the pod's sender notices.
     drop(body);
-    timeout(Duration::from_secs(5), go_on.closed()).await.expect("the pod's connection is closed");
+    timeout(Duration::from_secs(5), go_on.closed())
+        .await
+        .expect("the pod's connection is closed");
 }
 
 #[tokio::test]
@@ -134,25 +174,47 @@ async fn what_cannot_be_reached_is_said_in_kubernetes_words() {
     assert_eq!((error.code.as_u16(), error.reason), (503, "ServiceUnavailable"));
     assert_eq!(error.message, "no endpoints available for service \"b\"");
 
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let error = call(Some(closed), request("GET", "/", "")).await.unwrap_err();
     assert_eq!(error.code.as_u16(), 503);
-    assert!(error.message.starts_with("error trying to reach service: dial tcp 127.0.0.1:"), "{error:?}");
+    assert!(
+        error
+            .message
+            .starts_with("error trying to reach service: dial tcp 127.0.0.1:"),
+        "{error:?}"
+    );
 
     let (parts, body) = request("GET", "/", "").into_parts();
-    let error = forward(None, Destination::Pod, "a", "b", parts, body).await.unwrap_err();
+    let error = forward(None, Destination::Pod, "a", "b", parts, body)
+        .await
+        .unwrap_err();
     assert_eq!(error.code.as_u16(), 503);
 
     let (mut parts, body) = request("GET", "/", "").into_parts();
     parts.headers.insert("upgrade", "websocket".parse().unwrap());
-    let error = forward(Some(Arc::new(OnePod(None))), Destination::Pod, "a", "b", parts, body).await.unwrap_err();
+    let error = forward(
+        Some(Arc::new(OnePod(None))),
+        Destination::Pod,
+        "a",
+        "b",
+        parts,
+        body,
+    )
+    .await
+    .unwrap_err();
     assert_eq!(error.code.as_u16(), 400);
 }
 
 #[tokio::test]
 async fn logs_are_plain_text() {
     let now = "2026-01-01T00:00:00Z".parse().unwrap();
-    let response = pod_log(Some(Arc::new(OnePod(None))), "a", "p", Some("tailLines=2"), now).await.unwrap();
+    let response = pod_log(Some(Arc::new(OnePod(None))), "a", "p", Some("tailLines=2"), now)
+        .await
+        .unwrap();
     assert_eq!(response.headers()["content-type"], "text/plain");
     assert_eq!(text(response).await, "p Some(2)\nmore");
     let error = pod_log(None, "a", "p", None, now).await.unwrap_err();

@@ -24,14 +24,20 @@ pub(super) fn since(then: Timestamp, now: Timestamp) -> String {
 pub(super) fn at(object: &Value, pointer: &str, now: Timestamp) -> Value {
     match object.pointer(pointer).and_then(Value::as_str) {
         None | Some("") => UNKNOWN.into(),
-        Some(text) => text.parse().map_or_else(|_| INVALID.into(), |then| since(then, now).into()),
+        Some(text) => text
+            .parse()
+            .map_or_else(|_| INVALID.into(), |then| since(then, now).into()),
     }
 }
 
 /// Seconds in the two largest units that say enough.
 fn human(seconds: i64) -> String {
     let two = |large: i64, unit: char, small: i64, small_unit: char| {
-        if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{small_unit}") }
+        if small == 0 {
+            format!("{large}{unit}")
+        } else {
+            format!("{large}{unit}{small}{small_unit}")
+        }
     };
     match seconds {
         ..-1 => INVALID.to_owned(),
@@ -87,7 +93,8 @@ mod tests {
     #[test]
     fn a_missing_time_is_unknown() {
         let now = "2026-01-01T00:01:30Z".parse().unwrap();
-        let object = json!({ "a": "2026-01-01T00:00:00Z", "b": "yesterday", "c": "2026-01-01T00:00:00.500000Z" });
+        let object =
+            json!({ "a": "2026-01-01T00:00:00Z", "b": "yesterday", "c": "2026-01-01T00:00:00.500000Z" });
         assert_eq!(at(&object, "/a", now), "90s");
         assert_eq!(at(&object, "/b", now), "<invalid>");
         assert_eq!(at(&object, "/c", now), "89s");

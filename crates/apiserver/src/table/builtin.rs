@@ -30,10 +30,14 @@ pub(crate) fn builtin_columns(group: &str, plural: &str) -> Vec<Column> {
             text("External-IP", |object, _| external_address(object).into()),
             text("Port(s)", |object, _| service_ports(object).into()),
             age_column(),
-            wide("Selector", |object, _| labels(object.pointer("/spec/selector")).into()),
+            wide("Selector", |object, _| {
+                labels(object.pointer("/spec/selector")).into()
+            }),
         ],
         ("", "configmaps") => vec![
-            integer("Data", |object, _| (len(object, "/data") + len(object, "/binaryData")).into()),
+            integer("Data", |object, _| {
+                (len(object, "/data") + len(object, "/binaryData")).into()
+            }),
             age_column(),
         ],
         ("", "secrets") => vec![
@@ -41,10 +45,16 @@ pub(crate) fn builtin_columns(group: &str, plural: &str) -> Vec<Column> {
             integer("Data", |object, _| len(object, "/data").into()),
             age_column(),
         ],
-        ("", "namespaces") => vec![text("Status", |object, _| string(object, "/status/phase")), age_column()],
+        ("", "namespaces") => vec![
+            text("Status", |object, _| string(object, "/status/phase")),
+            age_column(),
+        ],
         ("", "nodes") => node_columns(),
         ("", "events") | ("events.k8s.io", "events") => event_columns(),
-        ("", "endpoints") => vec![text("Endpoints", |object, _| endpoints(object).into()), age_column()],
+        ("", "endpoints") => vec![
+            text("Endpoints", |object, _| endpoints(object).into()),
+            age_column(),
+        ],
         ("discovery.k8s.io", "endpointslices") => vec![
             text("AddressType", |object, _| string(object, "/addressType")),
             text("Ports", |object, _| slice_ports(object).into()),
@@ -53,12 +63,18 @@ pub(crate) fn builtin_columns(group: &str, plural: &str) -> Vec<Column> {
         ],
         ("", "serviceaccounts") => vec![age_column()],
         ("coordination.k8s.io", "leases") => {
-            vec![text("Holder", |object, _| string(object, "/spec/holderIdentity")), age_column()]
+            vec![
+                text("Holder", |object, _| string(object, "/spec/holderIdentity")),
+                age_column(),
+            ]
         }
         _ => vec![Column {
             kind: "date".to_owned(),
             ..text("Created At", |object, _| {
-                object.pointer("/metadata/creationTimestamp").cloned().unwrap_or_default()
+                object
+                    .pointer("/metadata/creationTimestamp")
+                    .cloned()
+                    .unwrap_or_default()
             })
         }],
     }
@@ -88,22 +104,34 @@ pub(super) fn wide(name: &str, compute: Compute) -> Column {
 }
 
 pub(super) fn age_column() -> Column {
-    text("Age", |object, now| age::at(object, "/metadata/creationTimestamp", now))
+    text("Age", |object, now| {
+        age::at(object, "/metadata/creationTimestamp", now)
+    })
 }
 
 /// The text at a pointer; empty where there is none.
 pub(super) fn str_at<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// The number at a pointer; 0 where there is none.
 pub(super) fn int_at(object: &Value, pointer: &str) -> i64 {
-    object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
 }
 
 /// The list at a pointer; empty where there is none.
 pub(super) fn list_at<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 pub(super) fn or_none(text: &str) -> &str {
@@ -119,14 +147,18 @@ pub(super) fn first_or_none(object: &Value, pointer: &str) -> Value {
 }
 
 fn len(object: &Value, pointer: &str) -> usize {
-    object.pointer(pointer).and_then(Value::as_object).map_or(0, serde_json::Map::len)
+    object
+        .pointer(pointer)
+        .and_then(Value::as_object)
+        .map_or(0, serde_json::Map::len)
 }
 
 /// A map of labels as text, sorted.
 pub(super) fn labels(map: Option<&Value>) -> String {
     let map = map.and_then(Value::as_object).into_iter().flatten();
-    let mut pairs: Vec<String> =
-        map.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    let mut pairs: Vec<String> = map
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
     pairs.sort();
     or_none(&pairs.join(",")).to_owned()
 }
@@ -137,23 +169,44 @@ fn abridged(members: &[String], empty: &str) -> String {
         return empty.to_owned();
     }
     let shown = members[..members.len().min(SHOWN)].join(",");
-    if members.len() > SHOWN { format!("{shown} + {} more...", members.len() - SHOWN) } else { shown }
+    if members.len() > SHOWN {
+        format!("{shown} + {} more...", members.len() - SHOWN)
+    } else {
+        shown
+    }
 }
 
 fn external_address(service: &Value) -> String {
     let listed = |pointer: &str| {
-        list_at(service, pointer).iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>()
+        list_at(service, pointer)
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     let given = listed("/spec/externalIPs");
     match str_at(service, "/spec/type") {
         "ExternalName" => str_at(service, "/spec/externalName").to_owned(),
         "LoadBalancer" => {
-            let ingress = list_at(service, "/status/loadBalancer/ingress").iter().map(|ingress| {
-                let address = str_at(ingress, "/ip");
-                if address.is_empty() { str_at(ingress, "/hostname").to_owned() } else { address.to_owned() }
-            });
-            let all: Vec<String> = ingress.chain(given).filter(|address| !address.is_empty()).collect();
-            if all.is_empty() { "<pending>".to_owned() } else { all.join(",") }
+            let ingress = list_at(service, "/status/loadBalancer/ingress")
+                .iter()
+                .map(|ingress| {
+                    let address = str_at(ingress, "/ip");
+                    if address.is_empty() {
+                        str_at(ingress, "/hostname").to_owned()
+                    } else {
+                        address.to_owned()
+                    }
+                });
+            let all: Vec<String> = ingress
+                .chain(given)
+                .filter(|address| !address.is_empty())
+                .collect();
+            if all.is_empty() {
+                "<pending>".to_owned()
+            } else {
+                all.join(",")
+            }
         }
         _ => or_none(&given.join(",")).to_owned(),
     }
@@ -190,17 +243,23 @@ fn endpoints(object: &Value) -> String {
 
 /// IPv6 addresses stand in brackets.
 fn host_port(host: &str, port: i64) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 fn slice_ports(slice: &Value) -> String {
     let ports: Vec<String> = list_at(slice, "/ports")
         .iter()
-        .map(|port| match (port.get("port").and_then(Value::as_i64), str_at(port, "/name")) {
-            (Some(number), _) => number.to_string(),
-            (None, "") => "*".to_owned(),
-            (None, name) => name.to_owned(),
-        })
+        .map(
+            |port| match (port.get("port").and_then(Value::as_i64), str_at(port, "/name")) {
+                (Some(number), _) => number.to_string(),
+                (None, "") => "*".to_owned(),
+                (None, name) => name.to_owned(),
+            },
+        )
         .collect();
     abridged(&ports, UNSET)
 }
@@ -218,23 +277,35 @@ fn slice_addresses(slice: &Value) -> String {
 fn node_columns() -> Vec<Column> {
     vec![
         text("Status", |node, _| {
-            let ready = list_at(node, "/status/conditions").iter().find(|c| str_at(c, "/type") == "Ready");
+            let ready = list_at(node, "/status/conditions")
+                .iter()
+                .find(|c| str_at(c, "/type") == "Ready");
             let status = match ready.map(|condition| str_at(condition, "/status")) {
                 None => "Unknown",
                 Some("True") => "Ready",
                 Some(_) => "NotReady",
             };
             let closed = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
-            if closed { format!("{status},SchedulingDisabled").into() } else { status.into() }
+            if closed {
+                format!("{status},SchedulingDisabled").into()
+            } else {
+                status.into()
+            }
         }),
         text("Roles", |node, _| {
-            let labels = node.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+            let labels = node
+                .pointer("/metadata/labels")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten();
             let mut roles: Vec<&str> = labels
-                .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
-                    Some(role) => Some(role),
-                    None if key == "kubernetes.io/role" => value.as_str(),
-                    None => None,
-                })
+                .filter_map(
+                    |(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+                        Some(role) => Some(role),
+                        None if key == "kubernetes.io/role" => value.as_str(),
+                        None => None,
+                    },
+                )
                 .filter(|role| !role.is_empty())
                 .collect();
             roles.sort_unstable();
@@ -242,18 +313,31 @@ fn node_columns() -> Vec<Column> {
             or_none(&roles.join(",")).into()
         }),
         age_column(),
-        text("Version", |node, _| string(node, "/status/nodeInfo/kubeletVersion")),
+        text("Version", |node, _| {
+            string(node, "/status/nodeInfo/kubeletVersion")
+        }),
         wide("Internal-IP", |node, _| node_address(node, "InternalIP")),
         wide("External-IP", |node, _| node_address(node, "ExternalIP")),
         wide("OS-Image", |node, _| unknown_or(node, "/status/nodeInfo/osImage")),
-        wide("Kernel-Version", |node, _| unknown_or(node, "/status/nodeInfo/kernelVersion")),
-        wide("Container-Runtime", |node, _| unknown_or(node, "/status/nodeInfo/containerRuntimeVersion")),
+        wide("Kernel-Version", |node, _| {
+            unknown_or(node, "/status/nodeInfo/kernelVersion")
+        }),
+        wide("Container-Runtime", |node, _| {
+            unknown_or(node, "/status/nodeInfo/containerRuntimeVersion")
+        }),
     ]
 }
 
 fn node_address(node: &Value, kind: &str) -> Value {
-    let address = list_at(node, "/status/addresses").iter().find(|address| str_at(address, "/type") == kind);
-    or_none(address.map(|address| str_at(address, "/address")).unwrap_or_default()).into()
+    let address = list_at(node, "/status/addresses")
+        .iter()
+        .find(|address| str_at(address, "/type") == kind);
+    or_none(
+        address
+            .map(|address| str_at(address, "/address"))
+            .unwrap_or_default(),
+    )
+    .into()
 }
 
 fn unknown_or(object: &Value, pointer: &str) -> Value {
@@ -266,12 +350,14 @@ fn unknown_or(object: &Value, pointer: &str) -> Value {
 /// Events of both API groups: `events.k8s.io` names the same things otherwise.
 fn event_columns() -> Vec<Column> {
     vec![
-        text("Last Seen", |event, now| match str_at(event, "/series/lastObservedTime") {
-            "" => match one_of(event, "/lastTimestamp", "/deprecatedLastTimestamp") {
-                Some(pointer) => age::at(event, pointer, now),
-                None => first_seen(event, now),
-            },
-            _ => age::at(event, "/series/lastObservedTime", now),
+        text("Last Seen", |event, now| {
+            match str_at(event, "/series/lastObservedTime") {
+                "" => match one_of(event, "/lastTimestamp", "/deprecatedLastTimestamp") {
+                    Some(pointer) => age::at(event, pointer, now),
+                    None => first_seen(event, now),
+                },
+                _ => age::at(event, "/series/lastObservedTime", now),
+            }
         }),
         text("Type", |event, _| string(event, "/type")),
         text("Reason", |event, _| string(event, "/reason")),
@@ -285,11 +371,24 @@ fn event_columns() -> Vec<Column> {
         }),
         wide("Subobject", |event, _| string(involved(event), "/fieldPath")),
         wide("Source", |event, _| {
-            let source = event.get("source").or_else(|| event.get("deprecatedSource")).unwrap_or(&Value::Null);
-            let either = |given: &str, other: &str| if given.is_empty() { other.to_owned() } else { given.to_owned() };
+            let source = event
+                .get("source")
+                .or_else(|| event.get("deprecatedSource"))
+                .unwrap_or(&Value::Null);
+            let either = |given: &str, other: &str| {
+                if given.is_empty() {
+                    other.to_owned()
+                } else {
+                    given.to_owned()
+                }
+            };
             let component = either(
                 str_at(source, "/component"),
-                either(str_at(event, "/reportingComponent"), str_at(event, "/reportingController")).as_str(),
+                either(
+                    str_at(event, "/reportingComponent"),
+                    str_at(event, "/reportingController"),
+                )
+                .as_str(),
             );
             match either(str_at(source, "/host"), str_at(event, "/reportingInstance")).as_str() {
                 "" => component.into(),
@@ -304,16 +403,23 @@ fn event_columns() -> Vec<Column> {
         Column {
             kind: "integer".to_owned(),
             ..wide("Count", |event, _| {
-                let counts = ["/series/count", "/count", "/deprecatedCount"].map(|pointer| int_at(event, pointer));
+                let counts =
+                    ["/series/count", "/count", "/deprecatedCount"].map(|pointer| int_at(event, pointer));
                 counts.into_iter().find(|count| *count > 0).unwrap_or(1).into()
             })
         },
-        Column { format: "name".to_owned(), ..wide("Name", |event, _| string(event, "/metadata/name")) },
+        Column {
+            format: "name".to_owned(),
+            ..wide("Name", |event, _| string(event, "/metadata/name"))
+        },
     ]
 }
 
 fn involved(event: &Value) -> &Value {
-    event.get("involvedObject").or_else(|| event.get("regarding")).unwrap_or(&Value::Null)
+    event
+        .get("involvedObject")
+        .or_else(|| event.get("regarding"))
+        .unwrap_or(&Value::Null)
 }
 
 fn first_seen(event: &Value, now: Timestamp) -> Value {
@@ -323,5 +429,7 @@ fn first_seen(event: &Value, now: Timestamp) -> Value {
 
 /// The first of two pointers where there is text.
 fn one_of<'a>(object: &Value, first: &'a str, second: &'a str) -> Option<&'a str> {
-    [first, second].into_iter().find(|pointer| !str_at(object, pointer).is_empty())
+    [first, second]
+        .into_iter()
+        .find(|pointer| !str_at(object, pointer).is_empty())
 }

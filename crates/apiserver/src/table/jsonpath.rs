@@ -54,7 +54,10 @@ impl JsonPath {
     /// What cannot be read in it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let inner = text.trim();
-        let inner = inner.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(inner);
+        let inner = inner
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'))
+            .unwrap_or(inner);
         if inner.is_empty() {
             return Err("the path is empty".to_owned());
         }
@@ -142,7 +145,9 @@ fn bracket(text: &str) -> Result<Step, String> {
     if let Some(name) = quoted(text) {
         return Ok(Step::Field(name.to_owned()));
     }
-    text.parse().map(Step::Index).map_err(|_| format!("\"[{text}]\": not a name in quotes, a number, * or a filter"))
+    text.parse()
+        .map(Step::Index)
+        .map_err(|_| format!("\"[{text}]\": not a name in quotes, a number, * or a filter"))
 }
 
 fn quoted(text: &str) -> Option<&str> {
@@ -163,11 +168,17 @@ impl Filter {
                 if let Some(literal) = inner[at..].strip_prefix(sign) {
                     let path = JsonPath::parse(element_path(inner[..at].trim()))?;
                     let literal = Self::literal(literal.trim())?;
-                    return Ok(Self { path, comparison: Some((operator, literal)) });
+                    return Ok(Self {
+                        path,
+                        comparison: Some((operator, literal)),
+                    });
                 }
             }
         }
-        Ok(Self { path: JsonPath::parse(element_path(inner.trim()))?, comparison: None })
+        Ok(Self {
+            path: JsonPath::parse(element_path(inner.trim()))?,
+            comparison: None,
+        })
     }
 
     fn literal(text: &str) -> Result<Value, String> {
@@ -176,14 +187,18 @@ impl Filter {
         }
         match serde_json::from_str(text) {
             Ok(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value),
-            _ => Err(format!("\"{text}\": a filter compares with text in quotes, a number, true or false")),
+            _ => Err(format!(
+                "\"{text}\": a filter compares with text in quotes, a number, true or false"
+            )),
         }
     }
 
     fn takes(&self, element: &Value) -> bool {
         let found = self.path.find(element);
         let Some(value) = found.first() else { return false };
-        self.comparison.as_ref().is_none_or(|(operator, literal)| operator.holds(value, literal))
+        self.comparison
+            .as_ref()
+            .is_none_or(|(operator, literal)| operator.holds(value, literal))
     }
 }
 
@@ -219,12 +234,18 @@ impl Step {
             (Self::Field(name), Value::Object(fields)) => fields.get(name).into_iter().collect(),
             (Self::Index(index), Value::Array(items)) => {
                 let from_end = |index: i64| items.len().checked_sub(usize::try_from(-index).ok()?);
-                let index = if *index < 0 { from_end(*index) } else { usize::try_from(*index).ok() };
+                let index = if *index < 0 {
+                    from_end(*index)
+                } else {
+                    usize::try_from(*index).ok()
+                };
                 index.and_then(|index| items.get(index)).into_iter().collect()
             }
             (Self::All, Value::Array(items)) => items.iter().collect(),
             (Self::All, Value::Object(fields)) => fields.values().collect(),
-            (Self::Filter(filter), Value::Array(items)) => items.iter().filter(|item| filter.takes(item)).collect(),
+            (Self::Filter(filter), Value::Array(items)) => {
+                items.iter().filter(|item| filter.takes(item)).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -245,7 +266,12 @@ mod tests {
                 { "type": "a]b", "status": "False" },
             ] },
         });
-        JsonPath::parse(path).unwrap().find(&object).into_iter().cloned().collect()
+        JsonPath::parse(path)
+            .unwrap()
+            .find(&object)
+            .into_iter()
+            .cloned()
+            .collect()
     }
 
     #[test]
@@ -266,9 +292,18 @@ mod tests {
 
     #[test]
     fn filters_choose_elements() {
-        assert_eq!(find(r#".status.conditions[?(@.type=="Ready")].status"#), [json!("True")]);
-        assert_eq!(find(".status.conditions[?(@.type == 'a]b')].status"), [json!("False")]);
-        assert_eq!(find(".status.conditions[?(@.type != 'Ready')].status"), [json!("False")]);
+        assert_eq!(
+            find(r#".status.conditions[?(@.type=="Ready")].status"#),
+            [json!("True")]
+        );
+        assert_eq!(
+            find(".status.conditions[?(@.type == 'a]b')].status"),
+            [json!("False")]
+        );
+        assert_eq!(
+            find(".status.conditions[?(@.type != 'Ready')].status"),
+            [json!("False")]
+        );
         assert_eq!(find(".status.conditions[?(@.n)].type"), [json!("Ready")]);
         assert_eq!(find(".status.conditions[?(@.n >= 5)].type"), [json!("Ready")]);
         assert_eq!(find(".status.conditions[?(@.n < 5)].type"), Vec::<Value>::new());
@@ -277,7 +312,17 @@ mod tests {
 
     #[test]
     fn what_is_not_read_is_refused() {
-        for path in ["", "spec.x", ".a..b", "..x", ".a[", ".a[0:2]", ".a['x','y']", ".a[?(x)]", ".a[?(@.x == y)]"] {
+        for path in [
+            "",
+            "spec.x",
+            ".a..b",
+            "..x",
+            ".a[",
+            ".a[0:2]",
+            ".a['x','y']",
+            ".a[?(x)]",
+            ".a[?(@.x == y)]",
+        ] {
             assert!(JsonPath::parse(path).is_err(), "{path}");
         }
     }

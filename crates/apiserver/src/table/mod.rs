@@ -20,12 +20,23 @@ use crate::{
 };
 
 /// An object or a list as a table.
-pub(crate) fn render(resource: &ResourceType, value: &Value, include: IncludeObject, now: Timestamp) -> Value {
+pub(crate) fn render(
+    resource: &ResourceType,
+    value: &Value,
+    include: IncludeObject,
+    now: Timestamp,
+) -> Value {
     let columns = Columns::of(resource);
     let (items, metadata) = match value.get("items").and_then(Value::as_array) {
-        Some(items) => (items.as_slice(), value.get("metadata").cloned().unwrap_or_else(|| json!({}))),
+        Some(items) => (
+            items.as_slice(),
+            value.get("metadata").cloned().unwrap_or_else(|| json!({})),
+        ),
         None => {
-            let version = value.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
+            let version = value
+                .pointer("/metadata/resourceVersion")
+                .cloned()
+                .unwrap_or_default();
             (std::slice::from_ref(value), json!({ "resourceVersion": version }))
         }
     };
@@ -89,14 +100,20 @@ impl Columns {
     }
 
     fn row(&self, resource: &ResourceType, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
-        let name = self.name_first.then(|| object.pointer("/metadata/name").cloned().unwrap_or_default());
-        let others = self.columns.iter().map(|(column, path)| match (&column.source, path) {
-            (ColumnSource::Computed(compute), _) => compute(object, now),
-            (ColumnSource::JsonPath(_), Some(path)) => {
-                path.find(object).first().map_or(Value::Null, |value| cell(&column.kind, value, now))
-            }
-            (ColumnSource::JsonPath(_), None) => Value::Null,
-        });
+        let name = self
+            .name_first
+            .then(|| object.pointer("/metadata/name").cloned().unwrap_or_default());
+        let others = self
+            .columns
+            .iter()
+            .map(|(column, path)| match (&column.source, path) {
+                (ColumnSource::Computed(compute), _) => compute(object, now),
+                (ColumnSource::JsonPath(_), Some(path)) => path
+                    .find(object)
+                    .first()
+                    .map_or(Value::Null, |value| cell(&column.kind, value, now)),
+                (ColumnSource::JsonPath(_), None) => Value::Null,
+            });
         let cells: Vec<Value> = name.into_iter().chain(others).collect();
         let object = match include {
             IncludeObject::None => return json!({ "cells": cells }),

@@ -30,7 +30,12 @@ fn now() -> Timestamp {
 
 /// The cells of one object of a built-in kind, wide ones included.
 fn cells(group: &str, plural: &str, object: Value) -> Value {
-    let table = render(&resource(group, "Kind", plural, Vec::new()), &object, IncludeObject::None, now());
+    let table = render(
+        &resource(group, "Kind", plural, Vec::new()),
+        &object,
+        IncludeObject::None,
+        now(),
+    );
     table["rows"][0]["cells"].clone()
 }
 
@@ -55,31 +60,63 @@ fn a_running_pod() {
     );
     assert_eq!(
         cells("", "pods", pod),
-        json!(["p", "1/1", "Running", "2 (30s ago)", "10m", "127.0.0.1", "local", "<none>", "1/1"])
+        json!([
+            "p",
+            "1/1",
+            "Running",
+            "2 (30s ago)",
+            "10m",
+            "127.0.0.1",
+            "local",
+            "<none>",
+            "1/1"
+        ])
     );
 }
 
 #[test]
 fn pods_say_in_a_word_what_keeps_them() {
     let status = |status: Value| {
-        let spec = json!({ "containers": [{ "name": "a" }, { "name": "b" }], "initContainers": [{ "name": "i" }] });
+        let spec =
+            json!({ "containers": [{ "name": "a" }, { "name": "b" }], "initContainers": [{ "name": "i" }] });
         cells("", "pods", pod(spec, status))[2].clone()
     };
     assert_eq!(status(json!({ "phase": "Pending" })), "Pending");
-    assert_eq!(status(json!({ "phase": "Failed", "reason": "Evicted" })), "Evicted");
+    assert_eq!(
+        status(json!({ "phase": "Failed", "reason": "Evicted" })),
+        "Evicted"
+    );
     let waiting = json!([{ "name": "a", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }]);
-    assert_eq!(status(json!({ "phase": "Running", "containerStatuses": waiting })), "CrashLoopBackOff");
+    assert_eq!(
+        status(json!({ "phase": "Running", "containerStatuses": waiting })),
+        "CrashLoopBackOff"
+    );
     let ended = |terminated: Value| json!([{ "name": "a", "state": { "terminated": terminated } }]);
-    assert_eq!(status(json!({ "containerStatuses": ended(json!({ "exitCode": 3 })) })), "ExitCode:3");
-    assert_eq!(status(json!({ "containerStatuses": ended(json!({ "exitCode": 1, "signal": 9 })) })), "Signal:9");
-    assert_eq!(status(json!({ "initContainerStatuses": ended(json!({ "exitCode": 1, "reason": "Error" })) })), "Init:Error");
+    assert_eq!(
+        status(json!({ "containerStatuses": ended(json!({ "exitCode": 3 })) })),
+        "ExitCode:3"
+    );
+    assert_eq!(
+        status(json!({ "containerStatuses": ended(json!({ "exitCode": 1, "signal": 9 })) })),
+        "Signal:9"
+    );
+    assert_eq!(
+        status(json!({ "initContainerStatuses": ended(json!({ "exitCode": 1, "reason": "Error" })) })),
+        "Init:Error"
+    );
     let starting = json!([{ "name": "i", "state": { "waiting": { "reason": "PodInitializing" } } }]);
-    assert_eq!(status(json!({ "phase": "Pending", "initContainerStatuses": starting })), "Init:0/1");
+    assert_eq!(
+        status(json!({ "phase": "Pending", "initContainerStatuses": starting })),
+        "Init:0/1"
+    );
     let half = json!([
         { "name": "a", "state": { "terminated": { "exitCode": 0, "reason": "Completed" } } },
         { "name": "b", "ready": true, "state": { "running": {} } },
     ]);
-    assert_eq!(status(json!({ "phase": "Running", "containerStatuses": half })), "NotReady");
+    assert_eq!(
+        status(json!({ "phase": "Running", "containerStatuses": half })),
+        "NotReady"
+    );
 }
 
 #[test]
@@ -103,7 +140,10 @@ fn deployments_and_replica_sets() {
         cells("apps", "deployments", object.clone()),
         json!(["d", "1/2", 2, 0, "2m", "x,y", "i,j", "a=1,b=2,c"])
     );
-    assert_eq!(cells("apps", "replicasets", object), json!(["d", 2, 2, 1, "2m", "x,y", "i,j", "a=1,b=2,c"]));
+    assert_eq!(
+        cells("apps", "replicasets", object),
+        json!(["d", 2, 2, 1, "2m", "x,y", "i,j", "a=1,b=2,c"])
+    );
 }
 
 #[test]
@@ -117,14 +157,33 @@ fn services_and_endpoints() {
     });
     assert_eq!(
         cells("", "services", service),
-        json!(["s", "ClusterIP", "10.96.0.7", "<none>", "80/TCP,53:30053/UDP", "<unknown>", "app=x"])
+        json!([
+            "s",
+            "ClusterIP",
+            "10.96.0.7",
+            "<none>",
+            "80/TCP,53:30053/UDP",
+            "<unknown>",
+            "app=x"
+        ])
     );
-    let addresses = |n: usize| (0..n).map(|i| json!({ "ip": format!("10.0.0.{i}") })).collect::<Vec<_>>();
-    let endpoints = |n| json!({ "metadata": {}, "subsets": [{ "addresses": addresses(n), "ports": [{ "port": 8 }] }] });
+    let addresses = |n: usize| {
+        (0..n)
+            .map(|i| json!({ "ip": format!("10.0.0.{i}") }))
+            .collect::<Vec<_>>()
+    };
+    let endpoints =
+        |n| json!({ "metadata": {}, "subsets": [{ "addresses": addresses(n), "ports": [{ "port": 8 }] }] });
     assert_eq!(cells("", "endpoints", endpoints(0))[1], "<none>");
-    assert_eq!(cells("", "endpoints", endpoints(5))[1], "10.0.0.0:8,10.0.0.1:8,10.0.0.2:8 + 2 more...");
+    assert_eq!(
+        cells("", "endpoints", endpoints(5))[1],
+        "10.0.0.0:8,10.0.0.1:8,10.0.0.2:8 + 2 more..."
+    );
     let slice = json!({ "addressType": "IPv4", "endpoints": [{ "addresses": ["10.0.0.1"] }], "ports": [{ "port": 8 }] });
-    assert_eq!(cells("discovery.k8s.io", "endpointslices", slice), json!([null, "IPv4", "8", "10.0.0.1", "<unknown>"]));
+    assert_eq!(
+        cells("discovery.k8s.io", "endpointslices", slice),
+        json!([null, "IPv4", "8", "10.0.0.1", "<unknown>"])
+    );
 }
 
 #[test]
@@ -138,7 +197,16 @@ fn events_show_their_name_last() {
     assert_eq!(
         cells("", "events", event),
         json!([
-            "60s", "Normal", "Started", "pod/p", "spec.containers{a}", "kubelet, local", "Started it", "10m", 3, "p.1"
+            "60s",
+            "Normal",
+            "Started",
+            "pod/p",
+            "spec.containers{a}",
+            "kubelet, local",
+            "Started it",
+            "10m",
+            3,
+            "p.1"
         ])
     );
 }
@@ -157,8 +225,16 @@ fn nodes_say_whether_they_are_ready() {
     assert_eq!(
         cells("", "nodes", node),
         json!([
-            "n", "Ready,SchedulingDisabled", "worker", "<unknown>", "v1", "127.0.0.1", "<none>", "<unknown>",
-            "<unknown>", "<unknown>"
+            "n",
+            "Ready,SchedulingDisabled",
+            "worker",
+            "<unknown>",
+            "v1",
+            "127.0.0.1",
+            "<none>",
+            "<unknown>",
+            "<unknown>",
+            "<unknown>"
         ])
     );
 }
@@ -189,7 +265,10 @@ fn columns_of_custom_resources_are_typed() {
     let table = render(&resource, &list, IncludeObject::Object, now());
     assert_eq!(table["metadata"], list["metadata"]);
     assert_eq!(table["columnDefinitions"][0]["format"], "name");
-    assert_eq!(table["rows"][0]["cells"], json!(["w", "t", r#"{"a":[1]}"#, 2, null, null, "10m"]));
+    assert_eq!(
+        table["rows"][0]["cells"],
+        json!(["w", "t", r#"{"a":[1]}"#, 2, null, null, "10m"])
+    );
     assert_eq!(table["rows"][0]["object"]["kind"], "Widget");
     assert_eq!(table["rows"][0]["object"]["spec"], object["spec"]);
     let table = render(&resource, &object, IncludeObject::Metadata, now());

@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use super::{
     age,
-    builtin::{NONE, age_column, first_or_none, int_at, integer, labels, list_at, or_none, str_at, text, wide},
+    builtin::{
+        NONE, age_column, first_or_none, int_at, integer, labels, list_at, or_none, str_at, text, wide,
+    },
 };
 use crate::resource::Column;
 
@@ -23,13 +25,17 @@ pub(super) fn pod_columns() -> Vec<Column> {
             address => address.into(),
         }),
         wide("Node", |pod, _| first_or_none(pod, "/spec/nodeName")),
-        wide("Nominated Node", |pod, _| first_or_none(pod, "/status/nominatedNodeName")),
+        wide("Nominated Node", |pod, _| {
+            first_or_none(pod, "/status/nominatedNodeName")
+        }),
         wide("Readiness Gates", |pod, _| {
             let gates = list_at(pod, "/spec/readinessGates");
             if gates.is_empty() {
                 return NONE.into();
             }
-            let met = gates.iter().filter(|gate| condition(pod, str_at(gate, "/conditionType")) == Some("True"));
+            let met = gates
+                .iter()
+                .filter(|gate| condition(pod, str_at(gate, "/conditionType")) == Some("True"));
             format!("{}/{}", met.count(), gates.len()).into()
         }),
     ]
@@ -38,10 +44,19 @@ pub(super) fn pod_columns() -> Vec<Column> {
 pub(super) fn deployment_columns() -> Vec<Column> {
     let mut columns = vec![
         text("Ready", |object, _| {
-            format!("{}/{}", int_at(object, "/status/readyReplicas"), int_at(object, "/spec/replicas")).into()
+            format!(
+                "{}/{}",
+                int_at(object, "/status/readyReplicas"),
+                int_at(object, "/spec/replicas")
+            )
+            .into()
         }),
-        integer("Up-to-date", |object, _| int_at(object, "/status/updatedReplicas").into()),
-        integer("Available", |object, _| int_at(object, "/status/availableReplicas").into()),
+        integer("Up-to-date", |object, _| {
+            int_at(object, "/status/updatedReplicas").into()
+        }),
+        integer("Available", |object, _| {
+            int_at(object, "/status/availableReplicas").into()
+        }),
         age_column(),
     ];
     columns.extend(template_columns());
@@ -52,7 +67,9 @@ pub(super) fn replica_set_columns() -> Vec<Column> {
     let mut columns = vec![
         integer("Desired", |object, _| int_at(object, "/spec/replicas").into()),
         integer("Current", |object, _| int_at(object, "/status/replicas").into()),
-        integer("Ready", |object, _| int_at(object, "/status/readyReplicas").into()),
+        integer("Ready", |object, _| {
+            int_at(object, "/status/readyReplicas").into()
+        }),
         age_column(),
     ];
     columns.extend(template_columns());
@@ -64,18 +81,26 @@ fn template_columns() -> [Column; 3] {
     [
         wide("Containers", |object, _| each_container(object, "/name")),
         wide("Images", |object, _| each_container(object, "/image")),
-        wide("Selector", |object, _| selector(object.pointer("/spec/selector")).into()),
+        wide("Selector", |object, _| {
+            selector(object.pointer("/spec/selector")).into()
+        }),
     ]
 }
 
 fn each_container(object: &Value, pointer: &str) -> Value {
     let containers = list_at(object, "/spec/template/spec/containers").iter();
-    containers.map(|container| str_at(container, pointer)).collect::<Vec<_>>().join(",").into()
+    containers
+        .map(|container| str_at(container, pointer))
+        .collect::<Vec<_>>()
+        .join(",")
+        .into()
 }
 
 /// A label selector as text.
 fn selector(selector: Option<&Value>) -> String {
-    let Some(selector) = selector else { return NONE.to_owned() };
+    let Some(selector) = selector else {
+        return NONE.to_owned();
+    };
     let mut terms = Vec::new();
     let equal = labels(selector.get("matchLabels"));
     if equal != NONE {
@@ -83,7 +108,10 @@ fn selector(selector: Option<&Value>) -> String {
     }
     for expression in list_at(selector, "/matchExpressions") {
         let key = str_at(expression, "/key");
-        let mut values: Vec<&str> = list_at(expression, "/values").iter().filter_map(Value::as_str).collect();
+        let mut values: Vec<&str> = list_at(expression, "/values")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
         values.sort_unstable();
         let values = values.join(",");
         terms.push(match str_at(expression, "/operator") {
@@ -98,7 +126,9 @@ fn selector(selector: Option<&Value>) -> String {
 
 /// The status of a pod's condition.
 fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a str> {
-    let found = list_at(pod, "/status/conditions").iter().find(|condition| str_at(condition, "/type") == kind);
+    let found = list_at(pod, "/status/conditions")
+        .iter()
+        .find(|condition| str_at(condition, "/type") == kind);
     found.map(|condition| str_at(condition, "/status"))
 }
 
@@ -178,7 +208,10 @@ impl PodState {
     /// Returns the restarts of the containers and of those that run beside them.
     fn look_at_containers(&mut self, pod: &Value) -> Restarts {
         let mut restarts = Restarts::default();
-        for status in list_at(pod, "/status/initContainerStatuses").iter().filter(|status| is_sidecar(pod, status)) {
+        for status in list_at(pod, "/status/initContainerStatuses")
+            .iter()
+            .filter(|status| is_sidecar(pod, status))
+        {
             restarts.add(status);
         }
         let mut any_runs = false;
@@ -190,7 +223,9 @@ impl PodState {
                 self.reason = waiting.to_owned();
             } else if let Some(terminated) = status.pointer("/state/terminated") {
                 self.reason = ended(terminated);
-            } else if status.get("ready") == Some(&Value::Bool(true)) && status.pointer("/state/running").is_some() {
+            } else if status.get("ready") == Some(&Value::Bool(true))
+                && status.pointer("/state/running").is_some()
+            {
                 any_runs = true;
                 self.ready += 1;
             }
