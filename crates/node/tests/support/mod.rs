@@ -7,6 +7,7 @@ use std::{
 };
 
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Namespace};
+use kaos_apiserver::{ApiServer, Options, Storage};
 use kaos_node::{ImageMapping, Launcher, Node, NodeOptions};
 use kaos_seams::{Random as _, Seams, SystemRandom};
 use kube::{Api, Client, Resource, api::PostParams};
@@ -48,7 +49,12 @@ fn example(name: &str) -> std::path::PathBuf {
 }
 
 async fn client() -> Client {
-    Client::try_default().await.unwrap()
+    let options = Options {
+        storage: Storage::Memory,
+        seams: Seams::system(),
+        faults: None,
+    };
+    Client::new(ApiServer::open(options).await.unwrap(), "default")
 }
 
 impl Fixture {
