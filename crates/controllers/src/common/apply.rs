@@ -16,6 +16,9 @@ pub(crate) enum Failure {
         /// The server's answer.
         source: kube::Error,
     },
+    /// A file could not be written as YAML: a mistake in this program.
+    #[error("the configuration cannot be written: {0}")]
+    Unwritable(#[from] serde_saphyr::SerializeError),
     /// The resource does not come from an API server: a mistake in this program.
     #[error("the resource has no uid or no namespace")]
     NotStored,
@@ -46,7 +49,9 @@ impl Failure {
                 operation, source, ..
             }) => blame_of(source, *operation),
             Self::Api { source, .. } => blame_of(source, Operation::Get),
-            Self::Apply(ApplyError::Malformed { .. }) | Self::NotStored => Blame::Cluster,
+            Self::Apply(ApplyError::Malformed { .. }) | Self::Unwritable(_) | Self::NotStored => {
+                Blame::Cluster
+            }
         }
     }
 

@@ -46,23 +46,36 @@ impl Standing {
         Self::failed(failure.reason(), failure.message())
     }
 
-    /// As far as its Deployment has come.
+    /// As far as its Deployment has come. What keeps a Deployment from going on (a quota, a deadline that has
+    /// passed) is repeated.
     pub(crate) fn of(deployment: &Deployment) -> Self {
         let status = deployment.status.clone().unwrap_or_default();
         let ready = status.ready_replicas.unwrap_or_default();
         let message = format!("Deployment ready replicas: {ready}/{}", desired(deployment));
         if is_rolled_out(deployment) {
-            Self {
+            return Self {
                 phase: Phase::Ready,
                 reason: "RolledOut",
                 message,
-            }
-        } else {
-            Self {
+            };
+        }
+        let stuck = status.conditions.iter().flatten().find(|condition| {
+            matches!(
+                (condition.type_.as_deref(), condition.status.as_deref()),
+                (Some("ReplicaFailure"), Some("True")) | (Some("Progressing"), Some("False"))
+            )
+        });
+        match stuck.and_then(|condition| condition.message.as_deref()) {
+            Some(problem) => Self {
+                phase: Phase::Pending,
+                reason: "RolloutStuck",
+                message: format!("{message}: {problem}"),
+            },
+            None => Self {
                 phase: Phase::Pending,
                 reason: "RollingOut",
                 message,
-            }
+            },
         }
     }
 
@@ -147,6 +160,16 @@ mod tests {
             status[field] = json!(value);
             assert!(!is_rolled_out(&deployment(status)), "{what}");
         }
+        let mut stuck = done;
+        stuck["updatedReplicas"] = json!(1);
+        stuck["conditions"] =
+            json!([{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]);
+        let standing = Standing::of(&deployment(stuck));
+        assert_eq!(standing.message, "Deployment ready replicas: 2/2: exceeded quota");
+        assert_eq!(
+            (standing.phase, standing.reason),
+            (Phase::Pending, "RolloutStuck")
+        );
         assert!(!is_rolled_out(&deployment(json!({}))));
         assert!(!is_rolled_out(&deployment(serde_json::Value::Null)));
     }

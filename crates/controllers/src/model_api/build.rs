@@ -8,7 +8,7 @@ use k8s_openapi::api::{
 };
 use kaos_api::{names, v1alpha1::ProxyRuntime};
 use serde::Serialize;
-use serde_saphyr::{DoubleQuoted, SpaceAfter};
+use serde_saphyr::{DoubleQuoted, SerializeError, SpaceAfter};
 use sha2::{Digest, Sha256};
 
 use super::validate::{API_KEY, ValidModelApi};
@@ -35,9 +35,12 @@ pub(crate) struct Objects {
 }
 
 /// The objects of `model_api`.
-pub(crate) fn build(model_api: &ValidModelApi<'_>, log_level: &str) -> Objects {
+///
+/// # Errors
+/// When the configuration cannot be written as YAML.
+pub(crate) fn build(model_api: &ValidModelApi<'_>, log_level: &str) -> Result<Objects, SerializeError> {
     let owner = model_api.owner;
-    let text = proxy_config(model_api);
+    let text = proxy_config(model_api)?;
     let hash = short_hash(&text);
     let config_map = names::litellm_config(&owner.name);
 
@@ -52,7 +55,7 @@ pub(crate) fn build(model_api: &ValidModelApi<'_>, log_level: &str) -> Objects {
     let config_file = format!("{CONFIG_DIRECTORY}/{}", names::LITELLM_CONFIG_KEY);
     args.extend(["--config", &config_file, "--port", &names::PORT.to_string()].map(ToOwned::to_owned));
 
-    Objects {
+    Ok(Objects {
         deployment: deployment(
             owner,
             Pods {
@@ -79,7 +82,7 @@ pub(crate) fn build(model_api: &ValidModelApi<'_>, log_level: &str) -> Objects {
             data: Some(BTreeMap::from([(names::LITELLM_CONFIG_KEY.to_owned(), text)])),
             ..ConfigMap::default()
         },
-    }
+    })
 }
 
 /// LiteLLM knows no level below DEBUG.
@@ -127,7 +130,7 @@ struct Settings {
 }
 
 /// The configuration file of the proxy. Keys and addresses are in the container's environment.
-fn proxy_config(model_api: &ValidModelApi<'_>) -> String {
+fn proxy_config(model_api: &ValidModelApi<'_>) -> Result<String, SerializeError> {
     let from_env = |variable: &str| DoubleQuoted(format!("os.environ/{variable}"));
     let model = |name: &'_ String| match model_api.provider {
         Some(provider) => format!("{provider}/{name}"),
@@ -146,7 +149,6 @@ fn proxy_config(model_api: &ValidModelApi<'_>) -> String {
         litellm_settings: Settings { drop_params: true },
     };
     let options = serde_saphyr::ser_options! { compact_list_indent: false };
-    // Writing strings, lists and structures to memory does not fail.
-    let text = serde_saphyr::to_string_with_options(&file, options).unwrap_or_default();
-    format!("# Auto-generated LiteLLM config\n{text}")
+    let text = serde_saphyr::to_string_with_options(&file, options)?;
+    Ok(format!("# Auto-generated LiteLLM config\n{text}"))
 }

@@ -52,7 +52,8 @@ async fn pass(model_api: &ModelAPI, context: &ModelApis) -> Result<(), Failure> 
     let (standing, objects, outcome) = match validate::validate(&owner, model_api, program) {
         Err(problem) => (problem, context.children.observed(&owner), Ok(())),
         Ok(valid) => {
-            match apply::apply(&context.shared.applier, &build::build(&valid, &config.log_level)).await {
+            let desired = build::build(&valid, &config.log_level)?;
+            match apply::apply(&context.shared.applier, &desired).await {
                 Ok(applied) => (Standing::of(&applied.deployment), applied.into(), Ok(())),
                 Err(failure) if failure.blame() == Blame::Passing => return Err(failure),
                 Err(failure) => (

@@ -13,7 +13,7 @@ fn objects(name: &str, spec: &str) -> Result<build::Objects, Standing> {
     let (config, model_api) = (config(), stored::<ModelAPI>(name, spec));
     let owner = Owner::of(Kind::ModelApi, &model_api).unwrap();
     let valid = validate::validate(&owner, &model_api, resolve::program(&model_api, &config))?;
-    Ok(build::build(&valid, &config.log_level))
+    Ok(build::build(&valid, &config.log_level).unwrap())
 }
 
 fn file(spec: &str) -> String {
