@@ -33,12 +33,17 @@ pub(crate) async fn apply(
     let service = match &objects.service {
         Some(service) => Some(context.applier.apply(service).await?),
         None => {
-            prune(&context.client, &owner.reference.uid, seen.service.clone(), &[])
-                .await
-                .map_err(Failure::api("failed to delete the Service"))?;
+            hide(context, owner, seen).await?;
             None
         }
     };
     let deployment = context.applier.apply(&objects.deployment).await?;
     Ok(Applied { deployment, service })
+}
+
+/// Deletes the Service of `seen`, if there is one.
+pub(crate) async fn hide(context: &Context<Agent>, owner: &Owner, seen: &Observed) -> Result<(), Failure> {
+    prune(&context.client, &owner.reference.uid, seen.service.clone(), &[])
+        .await
+        .map_err(Failure::api("failed to delete the Service"))
 }

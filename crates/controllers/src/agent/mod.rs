@@ -50,7 +50,13 @@ async fn pass(agent: &Agent, context: &Agents) -> Result<(), Failure> {
     let resolved = resolve::resolve(agent, &owner.namespace, &context.references);
     let seen = || context.children.observed(&owner);
     let (standing, objects, outcome) = match validate::validate(&owner, agent, &resolved) {
-        Err(problem) => (problem, seen(), Ok(())),
+        Err(problem) => {
+            // That it is not to be reached does not depend on what it lacks.
+            if !agent.spec.exposed() {
+                apply::hide(&context.shared, &owner, &seen()).await?;
+            }
+            (problem, seen(), Ok(()))
+        }
         Ok(valid) => {
             let desired = build::build(&valid, config);
             match apply::apply(&context.shared, &owner, &desired, &seen()).await {

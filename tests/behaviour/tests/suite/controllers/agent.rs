@@ -162,6 +162,20 @@ async fn without_expose_it_has_no_service_and_no_endpoint() {
 }
 
 #[tokio::test]
+async fn it_is_hidden_at_once_whatever_else_is_wrong_with_it() {
+    let world = World::start().await;
+    world.mock_models().await;
+    world.spec("agents", "sam", agent(&[])).await;
+    world.ready("agents", "sam").await;
+    let mut hidden = agent(&["missing"]);
+    hidden["agentNetwork"] = json!({"expose": false});
+    world.spec("agents", "sam", hidden).await;
+    world.until_gone("services", "agent-sam").await;
+    let failed = world.phase("agents", "sam", "Failed").await;
+    assert_eq!(failed["status"]["endpoint"], Value::Null);
+}
+
+#[tokio::test]
 async fn a_reference_that_is_removed_leaves_the_pods_and_the_status() {
     let world = World::start().await;
     world.mock_models().await;
