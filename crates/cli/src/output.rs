@@ -18,7 +18,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let line = |cells: Vec<&str>| {
         let last = cells.len().saturating_sub(1);
         let padded = cells.iter().enumerate().map(|(column, cell)| {
-            if column == last { (*cell).to_owned() } else { format!("{cell:<1$}", width(column)) }
+            if column == last { (*cell).to_owned() } else { format!("{cell:<0$}", width(column)) }
         });
         padded.collect::<Vec<_>>().join("   ").trim_end().to_owned()
     };

@@ -9,7 +9,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kaos_apiserver::{ApiServer, OpenError, Options as ApiOptions, Storage, front};
 use kaos_node::{Launcher, Node, NodeError, NodeOptions, ServiceTable};
 use kaos_seams::Seams;
@@ -253,12 +256,13 @@ async fn listen(asked: Option<u16>, last: Option<Record>) -> Result<TcpListener,
 /// The kinds and the control namespace, as an installation brings them to a cluster.
 async fn set_up(client: &Client) -> Result<(), kube::Error> {
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    let definitions = Api::all(client.clone());
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in kaos_api::crds() {
         definitions.patch(&definition.name_any(), &params, &Patch::Apply(&definition)).await?;
     }
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(CONTROL_NAMESPACE.to_owned());
-    Api::all(client.clone()).patch(CONTROL_NAMESPACE, &params, &Patch::Apply(&namespace)).await?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.patch(CONTROL_NAMESPACE, &params, &Patch::Apply(&namespace)).await?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use http::{Method, Request, header};
+use http_body_util::BodyExt;
 use kaos_api::v1alpha1::Agent;
 use kaos_openai::{ChatRequest, Message, sse};
 use kube::{Api, Client, client::Body};

@@ -22,12 +22,12 @@ use crate::{
 const TRY: &str = "kaos.tools/try";
 
 /// Starts an instance, applies the manifests, shows progress, and runs until interrupted.
-pub(crate) async fn up(global: &Global, paths: Vec<PathBuf>, port: Option<u16>) -> Result<()> {
+pub(crate) async fn up(global: &Global, paths: &[PathBuf], port: Option<u16>) -> Result<()> {
     if global.kubeconfig.is_some() || global.context.is_some() {
         bail!("`kaos up` runs everything on this machine; for a cluster, apply the manifests with kubectl");
     }
     // Files are read before anything starts: a typo costs no running process.
-    let manifests = kaos_local::load(&paths)?;
+    let manifests = kaos_local::load(paths)?;
     let begun = Instant::now();
     let instance = Instance::start(Options {
         data_dir: data_dir(global)?,
