@@ -129,7 +129,7 @@ async fn describe_tells_about_an_object() {
     );
     let text = kubectl.run(&["describe", "pod", "worker"]).await;
     assert!(
-        text.contains("Status:           Pending") && text.contains("Events:"),
+        table(&text).contains(&vec!["Status:", "Pending"]) && text.contains("Events:"),
         "{text}"
     );
 }

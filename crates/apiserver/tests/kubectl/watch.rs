@@ -42,8 +42,10 @@ async fn a_watch_prints_changes_as_they_happen() {
         ])
         .await;
     assert!(next(&mut printed).await.starts_with("settings   3"));
-    kubectl.run(&["create", "cm", "new"]).await;
-    assert!(next(&mut printed).await.starts_with("new        0"));
+    kubectl
+        .pipe(&["create", "-f", "-"], &CONFIG.replace("settings", "new"))
+        .await;
+    assert!(next(&mut printed).await.starts_with("new        2"));
     watch.kill().await.unwrap();
 }
 
