@@ -24,8 +24,11 @@ pub(super) fn prune(schema: Cursor<'_>, value: &mut Value, path: &mut String, un
 }
 
 fn prune_fields(schema: Cursor<'_>, fields: &mut Map<String, Value>, path: &mut String, unknown: &mut Vec<String>) {
-    // A node that says nothing about its fields holds any of them, except where a type was promised.
-    let keeps_all = schema.keeps_unknown() || (schema.is_opaque() && schema.node().kind.is_none());
+    // A node that says nothing about its fields holds any of them in built-in kinds (`FieldsV1`), and none in custom
+    // resources, whose schemas say so where they mean it.
+    let node = schema.node();
+    let keeps_all =
+        schema.keeps_unknown() || (schema.is_opaque() && (node.kind.is_none() || node.definition.is_some()));
     let embedded = schema.node().embedded_resource;
     fields.retain(|name, value| {
         let dot = if path.is_empty() { "" } else { "." };
