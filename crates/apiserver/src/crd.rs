@@ -45,7 +45,11 @@ pub(crate) fn prepare(
 /// Serves what an established definition defines; anything else is served no longer.
 pub(crate) fn serve(registry: &Registry, definition: &Value) {
     let established = condition(definition, "Established") == Some("True");
-    let resources = if established { resources(definition) } else { Vec::new() };
+    let resources = if established {
+        resources(definition)
+    } else {
+        Vec::new()
+    };
     registry.set_custom(meta::name(definition), resources);
 }
 
@@ -54,13 +58,24 @@ pub(crate) fn mark_deleted(definition: &mut Value, now: Timestamp) {
     if meta::is_deleting(definition) {
         return;
     }
-    let mut finalizers: Vec<_> = meta::finalizers(definition).into_iter().map(str::to_owned).map(Into::into).collect();
+    let mut finalizers: Vec<_> = meta::finalizers(definition)
+        .into_iter()
+        .map(str::to_owned)
+        .map(Into::into)
+        .collect();
     if !meta::finalizers(definition).contains(&CLEANUP) {
         finalizers.push(CLEANUP.into());
     }
     meta::set_finalizers(definition, &finalizers);
     let message = "CustomResource deletion is in progress";
-    set_condition(definition, "Terminating", "True", "InstanceDeletionInProgress", message, now);
+    set_condition(
+        definition,
+        "Terminating",
+        "True",
+        "InstanceDeletionInProgress",
+        message,
+        now,
+    );
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -68,12 +83,19 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 }
 
 fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
-    definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten()
+    definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 fn default_names(definition: &mut Value) {
     let kind = text(definition, "/spec/names/kind").to_owned();
-    if let Some(names) = definition.pointer_mut("/spec/names").and_then(Value::as_object_mut) {
+    if let Some(names) = definition
+        .pointer_mut("/spec/names")
+        .and_then(Value::as_object_mut)
+    {
         let empty = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().is_empty();
         if empty(names.get("singular")) {
             names.insert("singular".to_owned(), kind.to_ascii_lowercase().into());
@@ -83,11 +105,16 @@ fn default_names(definition: &mut Value) {
         }
     }
     let spec = meta::child_mut(definition, "spec");
-    spec.entry("conversion").or_insert_with(|| json!({ "strategy": "None" }));
+    spec.entry("conversion")
+        .or_insert_with(|| json!({ "strategy": "None" }));
 }
 
 fn cause(reason: &str, field: &str, message: impl Into<String>) -> Cause {
-    Cause { reason: format!("FieldValue{reason}"), message: message.into(), field: field.to_owned() }
+    Cause {
+        reason: format!("FieldValue{reason}"),
+        message: message.into(),
+        field: field.to_owned(),
+    }
 }
 
 fn check(definition: &Value, current: Option<&Value>) -> Vec<Cause> {
@@ -98,7 +125,11 @@ fn check(definition: &Value, current: Option<&Value>) -> Vec<Cause> {
             causes.push(cause("Required", &field, "Required value"));
         }
     }
-    let expected = format!("{}.{}", text(definition, "/spec/names/plural"), text(definition, "/spec/group"));
+    let expected = format!(
+        "{}.{}",
+        text(definition, "/spec/names/plural"),
+        text(definition, "/spec/group")
+    );
     let name = meta::name(definition);
     if name != expected {
         let message = format!("Invalid value: \"{name}\": must be spec.names.plural+\".\"+spec.group");
@@ -106,7 +137,8 @@ fn check(definition: &Value, current: Option<&Value>) -> Vec<Cause> {
     }
     let scope = text(definition, "/spec/scope");
     if !matches!(scope, "" | "Namespaced" | "Cluster") {
-        let message = format!("Unsupported value: \"{scope}\": supported values: \"Cluster\", \"Namespaced\"");
+        let message =
+            format!("Unsupported value: \"{scope}\": supported values: \"Cluster\", \"Namespaced\"");
         causes.push(cause("NotSupported", "spec.scope", message));
     }
     if text(definition, "/spec/conversion/strategy") != "None" {
@@ -117,12 +149,13 @@ fn check(definition: &Value, current: Option<&Value>) -> Vec<Cause> {
         let message = "Invalid value: true: must be false in order to use defaults in the schema";
         causes.push(cause("Invalid", "spec.preserveUnknownFields", message));
     }
-    let stored = versions(definition).filter(|version| version.get("storage") == Some(&Value::Bool(true))).count();
+    let stored = versions(definition)
+        .filter(|version| version.get("storage") == Some(&Value::Bool(true)))
+        .count();
     if stored != 1 {
         let shown = definition.pointer("/spec/versions").cloned().unwrap_or_default();
-        let message = format!(
-            "Invalid value: {shown}: must have exactly one version marked as storage version"
-        );
+        let message =
+            format!("Invalid value: {shown}: must have exactly one version marked as storage version");
         causes.push(cause("Invalid", "spec.versions", message));
     }
     for (index, version) in versions(definition).enumerate() {
@@ -152,10 +185,18 @@ fn check_version(index: usize, version: &Value) -> Vec<Cause> {
     }
     let schema_field = format!("{field}.schema.openAPIV3Schema");
     match version.pointer("/schema/openAPIV3Schema") {
-        None => causes.push(cause("Required", &schema_field, "Required value: schemas are required")),
+        None => causes.push(cause(
+            "Required",
+            &schema_field,
+            "Required value: schemas are required",
+        )),
         Some(schema) => {
             if let Err(errors) = Schema::from_crd(schema) {
-                causes.extend(errors.into_iter().map(|error| Cause::from(error.under(&schema_field))));
+                causes.extend(
+                    errors
+                        .into_iter()
+                        .map(|error| Cause::from(error.under(&schema_field))),
+                );
             }
         }
     }
@@ -165,11 +206,16 @@ fn check_version(index: usize, version: &Value) -> Vec<Cause> {
 /// Another definition, or a built-in kind, that has one of the names.
 fn name_conflict(definition: &Value, registry: &Registry) -> Option<String> {
     let own = meta::name(definition);
-    let (group, kind) = (text(definition, "/spec/group"), text(definition, "/spec/names/kind"));
+    let (group, kind) = (
+        text(definition, "/spec/group"),
+        text(definition, "/spec/names/kind"),
+    );
     let plural = text(definition, "/spec/names/plural");
     let mut others = registry.all();
     others.retain(|other| other.group == group && other.qualified_name() != own);
-    let taken = others.iter().find(|other| other.kind == kind || other.plural == plural)?;
+    let taken = others
+        .iter()
+        .find(|other| other.kind == kind || other.plural == plural)?;
     Some(if taken.kind == kind {
         format!("\"{kind}\" is already in use")
     } else {
@@ -189,15 +235,31 @@ fn establish(definition: &mut Value, conflict: Option<String>, now: Timestamp) {
         None => {
             let names = definition.pointer("/spec/names").cloned().unwrap_or_default();
             meta::child_mut(definition, "status").insert("acceptedNames".to_owned(), names);
-            set_condition(definition, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now);
+            set_condition(
+                definition,
+                "NamesAccepted",
+                "True",
+                "NoConflicts",
+                "no conflicts found",
+                now,
+            );
             let why = "the initial names have been accepted";
-            set_condition(definition, "Established", "True", "InitialNamesAccepted", why, now);
+            set_condition(
+                definition,
+                "Established",
+                "True",
+                "InitialNamesAccepted",
+                why,
+                now,
+            );
         }
     }
     let storage = versions(definition)
         .find(|version| version.get("storage") == Some(&Value::Bool(true)))
         .map(|version| text(version, "/name").to_owned());
-    let stored = meta::child_mut(definition, "status").entry("storedVersions").or_insert_with(|| json!([]));
+    let stored = meta::child_mut(definition, "status")
+        .entry("storedVersions")
+        .or_insert_with(|| json!([]));
     if let (Some(storage), Some(stored)) = (storage, stored.as_array_mut())
         && !stored.contains(&json!(storage))
     {
@@ -207,21 +269,38 @@ fn establish(definition: &mut Value, conflict: Option<String>, now: Timestamp) {
 
 fn condition<'a>(definition: &'a Value, kind: &str) -> Option<&'a str> {
     let conditions = definition.pointer("/status/conditions")?.as_array()?;
-    conditions.iter().find(|one| text(one, "/type") == kind).map(|one| text(one, "/status"))
+    conditions
+        .iter()
+        .find(|one| text(one, "/type") == kind)
+        .map(|one| text(one, "/status"))
 }
 
 /// Sets a condition. The time of the last transition stays where the status stays.
-fn set_condition(definition: &mut Value, kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) {
-    let conditions = meta::child_mut(definition, "status").entry("conditions").or_insert_with(|| json!([]));
+fn set_condition(
+    definition: &mut Value,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) {
+    let conditions = meta::child_mut(definition, "status")
+        .entry("conditions")
+        .or_insert_with(|| json!([]));
     if !conditions.is_array() {
         *conditions = json!([]);
     }
-    let Some(conditions) = conditions.as_array_mut() else { return };
+    let Some(conditions) = conditions.as_array_mut() else {
+        return;
+    };
     let place = conditions.iter().position(|one| text(one, "/type") == kind);
     let since = place
         .map(|at| &conditions[at])
         .filter(|one| text(one, "/status") == status)
-        .map_or_else(|| time_text(now), |one| text(one, "/lastTransitionTime").to_owned());
+        .map_or_else(
+            || time_text(now),
+            |one| text(one, "/lastTransitionTime").to_owned(),
+        );
     let condition = json!({
         "type": kind,
         "status": status,
@@ -238,14 +317,23 @@ fn set_condition(definition: &mut Value, kind: &str, status: &str, reason: &str,
 /// The resources of a definition: one for each served version.
 fn resources(definition: &Value) -> Vec<ResourceType> {
     let names = definition.pointer("/spec/names").cloned().unwrap_or_default();
-    let list = |field: &str| meta::strings(names.get(field)).into_iter().map(str::to_owned).collect();
+    let list = |field: &str| {
+        meta::strings(names.get(field))
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
+    };
     versions(definition)
         .filter(|version| version.get("served") == Some(&Value::Bool(true)))
         .filter_map(|version| {
             // A stored definition was checked; one that no longer passes is not served, and says so.
             let schema = Schema::from_crd(version.pointer("/schema/openAPIV3Schema")?)
                 .inspect_err(|errors| {
-                    tracing::error!(definition = meta::name(definition), ?errors, "the stored schema is not accepted");
+                    tracing::error!(
+                        definition = meta::name(definition),
+                        ?errors,
+                        "the stored schema is not accepted"
+                    );
                 })
                 .ok()?;
             Some(ResourceType {
@@ -272,15 +360,24 @@ fn scale_paths(scale: &Value) -> ScalePaths {
     ScalePaths {
         spec_replicas: text(scale, "/specReplicasPath").to_owned(),
         status_replicas: text(scale, "/statusReplicasPath").to_owned(),
-        label_selector: scale.get("labelSelectorPath").and_then(Value::as_str).map(str::to_owned),
+        label_selector: scale
+            .get("labelSelectorPath")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
     }
 }
 
 /// The columns of a version; its age where it names none.
 fn columns(version: &Value) -> Vec<Column> {
-    let listed = version.get("additionalPrinterColumns").and_then(Value::as_array).filter(|list| !list.is_empty());
+    let listed = version
+        .get("additionalPrinterColumns")
+        .and_then(Value::as_array)
+        .filter(|list| !list.is_empty());
     let age = json!([{ "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp" }]);
-    let columns = listed.or_else(|| age.as_array()).map(Vec::as_slice).unwrap_or_default();
+    let columns = listed
+        .or_else(|| age.as_array())
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     columns
         .iter()
         .map(|column| Column {
@@ -299,7 +396,11 @@ fn columns(version: &Value) -> Vec<Column> {
 
 /// The qualified name of the resource that a definition defines.
 pub(crate) fn defined_resource(definition: &Value) -> String {
-    format!("{}.{}", text(definition, "/spec/names/plural"), text(definition, "/spec/group"))
+    format!(
+        "{}.{}",
+        text(definition, "/spec/names/plural"),
+        text(definition, "/spec/group")
+    )
 }
 
 #[cfg(test)]

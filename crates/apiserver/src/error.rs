@@ -108,8 +108,10 @@ impl ApiError {
 
     /// A precondition of a deletion does not hold. Kubernetes names the kind here, not the resource.
     pub(crate) fn precondition(resource: &ResourceType, name: &str, why: &str) -> Self {
-        let message =
-            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", qualified_kind(resource));
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": {why}",
+            qualified_kind(resource)
+        );
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(&resource.group, &resource.kind, name)
     }
 

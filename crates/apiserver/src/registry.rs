@@ -77,7 +77,11 @@ impl Registry {
 
     /// A served resource whose objects are stored under this qualified name, in any of its versions.
     pub(crate) fn stored_as(&self, qualified_name: &str) -> Option<Arc<ResourceType>> {
-        self.read().resources.values().find(|resource| resource.qualified_name() == qualified_name).cloned()
+        self.read()
+            .resources
+            .values()
+            .find(|resource| resource.qualified_name() == qualified_name)
+            .cloned()
     }
 
     /// A number that grows whenever what is served changes. Documents built from [`Registry::all`] may be kept

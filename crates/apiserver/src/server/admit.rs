@@ -42,7 +42,13 @@ pub(crate) enum Source {
 
 /// A kind and version written into the object must be those of the path. Built-in kinds may leave them out.
 pub(crate) fn check_type(resource: &ResourceType, object: &mut Value) -> Result<(), ApiError> {
-    let text = |object: &Value, field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |object: &Value, field: &str| {
+        object
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let (kind, api_version) = (text(object, "kind"), text(object, "apiVersion"));
     let expected = resource.api_version();
     if kind.is_empty() || api_version.is_empty() {
@@ -154,7 +160,11 @@ impl Admission<'_> {
         self.validate(&object, Some(current))?;
         if rules::has_generation(self.resource) {
             let changed = rules::changes_generation(self.resource, current, &object);
-            meta::set(&mut object, "generation", meta::generation(current) + i64::from(changed));
+            meta::set(
+                &mut object,
+                "generation",
+                meta::generation(current) + i64::from(changed),
+            );
         }
         Ok(Admitted { object, warnings })
     }
@@ -164,7 +174,9 @@ impl Admission<'_> {
         if self.subresource == Some("status") {
             // Everything but the status, and the note of who set it, stays.
             let managed = meta::remove(object, "managedFields");
-            let status = object.as_object_mut().and_then(|fields| fields.shift_remove("status"));
+            let status = object
+                .as_object_mut()
+                .and_then(|fields| fields.shift_remove("status"));
             *object = current.clone();
             if let Some(fields) = object.as_object_mut() {
                 match status {
@@ -186,7 +198,13 @@ impl Admission<'_> {
                 None => fields.shift_remove("status"),
             };
         }
-        for field in ["creationTimestamp", "generation", "selfLink", "deletionGracePeriodSeconds", "resourceVersion"] {
+        for field in [
+            "creationTimestamp",
+            "generation",
+            "selfLink",
+            "deletionGracePeriodSeconds",
+            "resourceVersion",
+        ] {
             match meta::get(current, field) {
                 Some(value) => meta::set(object, field, value.clone()),
                 None => drop(meta::remove(object, field)),
@@ -209,7 +227,12 @@ impl Admission<'_> {
         duplicates: &[String],
         source: Source,
     ) -> Result<Vec<String>, ApiError> {
-        let ResourceType { kind, builtin, schema, .. } = self.resource;
+        let ResourceType {
+            kind,
+            builtin,
+            schema,
+            ..
+        } = self.resource;
         if let Err(why) = schema.decode(kind, *builtin, object) {
             return Err(self.undecodable(&why, object, source));
         }
@@ -248,7 +271,10 @@ impl Admission<'_> {
                     "Invalid",
                     format!(" \"\" is invalid: patch: {}", cause.message),
                 );
-                error.details = Some(Box::new(crate::error::Details { causes: vec![cause], ..Default::default() }));
+                error.details = Some(Box::new(crate::error::Details {
+                    causes: vec![cause],
+                    ..Default::default()
+                }));
                 error
             }
         }
@@ -264,8 +290,11 @@ impl Admission<'_> {
 
     fn track(&self, current: Option<&Value>, object: &mut Value) {
         let Some(manager) = &self.manager else { return };
-        let manager =
-            Manager { name: manager, subresource: self.subresource.unwrap_or_default(), now: self.now };
+        let manager = Manager {
+            name: manager,
+            subresource: self.subresource.unwrap_or_default(),
+            now: self.now,
+        };
         patch::track_update(self.resource, current, object, manager);
     }
 
@@ -275,9 +304,19 @@ impl Admission<'_> {
         if let Some(current) = current {
             causes.extend(rules::immutable_causes(current, object));
         }
-        causes.extend(resource.schema.validate(object, current).into_iter().map(Cause::from));
+        causes.extend(
+            resource
+                .schema
+                .validate(object, current)
+                .into_iter()
+                .map(Cause::from),
+        );
         let subresource = self.subresource.unwrap_or_default();
-        causes.extend(builtin::validate(resource, object, current, subresource).into_iter().map(Cause::from));
+        causes.extend(
+            builtin::validate(resource, object, current, subresource)
+                .into_iter()
+                .map(Cause::from),
+        );
         if causes.is_empty() {
             return Ok(());
         }
@@ -293,7 +332,10 @@ pub(crate) fn is_same(current: &Value, object: &Value) -> bool {
     }
     let strip = |object: &Value| {
         let mut object = object.clone();
-        if let Some(managed) = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) {
+        if let Some(managed) = object
+            .pointer_mut("/metadata/managedFields")
+            .and_then(Value::as_array_mut)
+        {
             for entry in managed.iter_mut().filter_map(Value::as_object_mut) {
                 entry.shift_remove("time");
             }
@@ -314,9 +356,7 @@ mod tests {
 
     #[test]
     fn times_of_managed_fields_are_no_change() {
-        let at = |time: &str, size: i64| {
-            json!({"metadata": {"managedFields": [{"manager": "m", "time": time}]}, "spec": {"size": size}})
-        };
+        let at = |time: &str, size: i64| json!({"metadata": {"managedFields": [{"manager": "m", "time": time}]}, "spec": {"size": size}});
         assert!(is_same(&at("1", 1), &at("2", 1)));
         assert!(!is_same(&at("1", 1), &at("1", 2)));
         // Order of fields is none of JSON's business.

@@ -79,7 +79,10 @@ impl Context {
 
     /// The way to the store for this call.
     pub(crate) fn gate(&self, dry_run: bool) -> Gate {
-        Gate { dry_run, fault: self.fault.clone() }
+        Gate {
+            dry_run,
+            fault: self.fault.clone(),
+        }
     }
 
     /// The checks that a change of this call passes. `manager` is `None` where the patch noted it already.
@@ -89,7 +92,13 @@ impl Context {
         validation: FieldValidation,
         manager: Option<String>,
     ) -> Admission<'a> {
-        Admission { resource: &self.resource, subresource, validation, manager, now: self.server.now() }
+        Admission {
+            resource: &self.resource,
+            subresource,
+            validation,
+            manager,
+            now: self.server.now(),
+        }
     }
 
     /// The field manager: the one given, or the first word of the user agent.
@@ -99,7 +108,11 @@ impl Context {
         }
         let agent = self.call.user_agent.as_deref().unwrap_or_default();
         let word = agent.split('/').next().unwrap_or_default();
-        if word.is_empty() { "unknown".to_owned() } else { word.chars().take(128).collect() }
+        if word.is_empty() {
+            "unknown".to_owned()
+        } else {
+            word.chars().take(128).collect()
+        }
     }
 }
 
@@ -113,7 +126,10 @@ pub(crate) struct Gate {
 impl Gate {
     /// For the server's own writes.
     pub(crate) fn open() -> Self {
-        Self { dry_run: false, fault: Fault::None }
+        Self {
+            dry_run: false,
+            fault: Fault::None,
+        }
     }
 }
 
@@ -133,7 +149,10 @@ impl Shared {
     pub(crate) async fn commit(&self, gate: &Gate, write: Write) -> Result<Stored, Failed> {
         if gate.dry_run {
             let (Change::Put(object) | Change::Delete(object)) = write.change;
-            return Ok(Stored { revision: 0, object: Arc::new(object) });
+            return Ok(Stored {
+                revision: 0,
+                object: Arc::new(object),
+            });
         }
         if gate.fault == Fault::CrashBeforeCommit {
             return Err(Failed::Abort(Abort::Disconnected));

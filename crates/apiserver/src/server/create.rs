@@ -48,15 +48,23 @@ pub(super) async fn create(ctx: &Context, media_type: &str, body: Bytes) -> Answ
         manager: Some(ctx.manager()),
     };
     let (object, warnings) = store_new(ctx, new).await?;
-    let mut response =
-        respond::json(StatusCode::CREATED, &shape.object(&ctx.resource, &object, ctx.server.now()));
+    let mut response = respond::json(
+        StatusCode::CREATED,
+        &shape.object(&ctx.resource, &object, ctx.server.now()),
+    );
     respond::warn(&mut response, &warnings);
     Ok(response)
 }
 
 /// Checks a new object and stores it.
 pub(super) async fn store_new(ctx: &Context, new: New<'_>) -> Result<(Value, Vec<String>), Abort> {
-    let New { mut object, duplicates, validation, dry_run, manager } = new;
+    let New {
+        mut object,
+        duplicates,
+        validation,
+        dry_run,
+        manager,
+    } = new;
     let resource = &*ctx.resource;
     admit::check_type(resource, &mut object)?;
     admit::check_namespace(ctx.namespace(), &mut object)?;
@@ -71,7 +79,13 @@ pub(super) async fn store_new(ctx: &Context, new: New<'_>) -> Result<(Value, Vec
     if manager.is_some() {
         meta::remove(&mut object, "managedFields");
     }
-    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+    for field in [
+        "resourceVersion",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "generation",
+    ] {
         meta::remove(&mut object, field);
     }
     meta::set(&mut object, "uid", ctx.server.seams.random.uuid());
@@ -91,7 +105,10 @@ pub(super) async fn store_new(ctx: &Context, new: New<'_>) -> Result<(Value, Vec
             let name = generated_name(ctx, meta::text(&object, "generateName"));
             meta::set(&mut candidate, "name", name);
         }
-        let Admitted { object: mut candidate, warnings } = admission.create(candidate, duplicates, &address_taken)?;
+        let Admitted {
+            object: mut candidate,
+            warnings,
+        } = admission.create(candidate, duplicates, &address_taken)?;
         if rules::is_definition(resource) {
             crd::prepare(&mut candidate, None, &ctx.server.registry, now)
                 .map_err(|causes| ApiError::invalid(resource, meta::name(&candidate), causes))?;
@@ -106,7 +123,11 @@ pub(super) async fn store_new(ctx: &Context, new: New<'_>) -> Result<(Value, Vec
             key,
             expected: Expected::Absent,
             change: Change::Put(candidate),
-            needs: ctx.target.namespace.as_deref().map(|name| ("namespaces".into(), Key::new("", name))),
+            needs: ctx
+                .target
+                .namespace
+                .as_deref()
+                .map(|name| ("namespaces".into(), Key::new("", name))),
         };
         match ctx.server.commit(&gate, write).await {
             Ok(stored) => {
@@ -130,7 +151,9 @@ fn generated_name(ctx: &Context, prefix: &str) -> String {
 
 /// New content needs a namespace that is there and stays.
 fn check_namespace_open(ctx: &Context, name: &str) -> Result<(), ApiError> {
-    let Some(namespace) = &ctx.target.namespace else { return Ok(()) };
+    let Some(namespace) = &ctx.target.namespace else {
+        return Ok(());
+    };
     let Some(stored) = ctx.server.store.get("namespaces", &Key::new("", namespace)) else {
         return Err(namespace_not_found(ctx));
     };
@@ -152,10 +175,18 @@ fn check_namespace_open(ctx: &Context, name: &str) -> Result<(), ApiError> {
 /// A definition that is being deleted takes no new objects: its emptying would never end.
 fn check_definition_open(ctx: &Context) -> Result<(), ApiError> {
     let key = Key::new("", &ctx.resource.qualified_name());
-    let definition = ctx.server.store.get(crd::DEFINITIONS, &key).filter(|_| !ctx.resource.builtin);
+    let definition = ctx
+        .server
+        .store
+        .get(crd::DEFINITIONS, &key)
+        .filter(|_| !ctx.resource.builtin);
     if definition.is_some_and(|stored| meta::is_deleting(&stored.object)) {
         let message = "create not allowed while custom resource definition is terminating";
-        return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message));
+        return Err(ApiError::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            message,
+        ));
     }
     Ok(())
 }
@@ -181,5 +212,7 @@ pub(super) fn label_namespace(object: &mut Value) {
 
 fn has_cluster_ip(ctx: &Context, address: &str) -> bool {
     let services = ctx.server.store.list("services", None).objects;
-    services.iter().any(|(_, stored)| stored.object.pointer("/spec/clusterIP").and_then(Value::as_str) == Some(address))
+    services
+        .iter()
+        .any(|(_, stored)| stored.object.pointer("/spec/clusterIP").and_then(Value::as_str) == Some(address))
 }

@@ -57,8 +57,16 @@ where
 
 /// The media type of the body without its parameters; JSON where none is given.
 pub(crate) fn media_type(headers: &HeaderMap) -> String {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or(JSON);
-    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or(JSON);
+    value
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase()
 }
 
 /// Decodes a whole object of the given kind.
@@ -72,13 +80,17 @@ pub(crate) fn object(media_type: &str, bytes: &[u8], kind: &str) -> Result<Decod
         _ => return Err(ApiError::unsupported_media_type(&[JSON, YAML])),
     };
     let unrecognized = |why: String| {
-        ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why}"))
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {why}"
+        ))
     };
     let decoded = decoded.map_err(unrecognized)?;
     if decoded.value.is_object() {
         Ok(decoded)
     } else {
-        Err(unrecognized("couldn't get version/kind; json parse error: the body is not an object".to_owned()))
+        Err(unrecognized(
+            "couldn't get version/kind; json parse error: the body is not an object".to_owned(),
+        ))
     }
 }
 
@@ -86,19 +98,29 @@ pub(crate) fn object(media_type: &str, bytes: &[u8], kind: &str) -> Result<Decod
 pub(crate) fn json(bytes: &[u8]) -> Result<Decoded, String> {
     let duplicates = RefCell::new(Vec::new());
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Node { path: &Path::Root, duplicates: &duplicates }
-        .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| error.to_string())?;
-    Ok(Decoded { value, duplicates: duplicates.into_inner() })
+    let value = Node {
+        path: &Path::Root,
+        duplicates: &duplicates,
+    }
+    .deserialize(&mut deserializer)
+    .and_then(|value| deserializer.end().map(|()| value))
+    .map_err(|error| error.to_string())?;
+    Ok(Decoded {
+        value,
+        duplicates: duplicates.into_inner(),
+    })
 }
 
 /// Decodes YAML, of which JSON is a part.
 pub(crate) fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| format!("error decoding YAML: {error}"))?;
     // Duplicate keys are an error of the YAML reader itself.
-    let value = serde_saphyr::from_str(text).map_err(|error| format!("error converting YAML to JSON: {error}"))?;
-    Ok(Decoded { value, duplicates: Vec::new() })
+    let value =
+        serde_saphyr::from_str(text).map_err(|error| format!("error converting YAML to JSON: {error}"))?;
+    Ok(Decoded {
+        value,
+        duplicates: Vec::new(),
+    })
 }
 
 /// Where a value stands in the document, to name a duplicate.
@@ -153,7 +175,9 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("the number is out of range"))
+        Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("the number is out of range"))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -172,7 +196,10 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut list = Vec::new();
         loop {
             let path = Path::Item(self.path, list.len());
-            match items.next_element_seed(Node { path: &path, duplicates: self.duplicates })? {
+            match items.next_element_seed(Node {
+                path: &path,
+                duplicates: self.duplicates,
+            })? {
                 Some(item) => list.push(item),
                 None => return Ok(Value::Array(list)),
             }
@@ -186,7 +213,10 @@ impl<'de> Visitor<'de> for Node<'_> {
             if fields.contains_key(&name) {
                 self.duplicates.borrow_mut().push(path.to_string());
             }
-            let value = entries.next_value_seed(Node { path: &path, duplicates: self.duplicates })?;
+            let value = entries.next_value_seed(Node {
+                path: &path,
+                duplicates: self.duplicates,
+            })?;
             fields.insert(name, value);
         }
         Ok(Value::Object(fields))
@@ -202,7 +232,10 @@ mod tests {
     #[test]
     fn duplicates_are_found_and_the_last_one_counts() {
         let decoded = json(br#"{"spec":{"a":1,"a":2,"list":[{"b":1,"b":2}]},"x":-1.5}"#).unwrap();
-        assert_eq!(decoded.value, json!({"spec": {"a": 2, "list": [{"b": 2}]}, "x": -1.5}));
+        assert_eq!(
+            decoded.value,
+            json!({"spec": {"a": 2, "list": [{"b": 2}]}, "x": -1.5})
+        );
         assert_eq!(decoded.duplicates, ["spec.a", "spec.list[0].b"]);
     }
 
@@ -219,7 +252,10 @@ mod tests {
             let error = object(media_type, body.as_bytes(), "Widget").unwrap_err();
             assert_eq!(error.code.as_u16(), code, "{media_type} {body}");
         }
-        assert_eq!(object(YAML, b"a: {b: 1}", "Widget").unwrap().value, json!({"a": {"b": 1}}));
+        assert_eq!(
+            object(YAML, b"a: {b: 1}", "Widget").unwrap().value,
+            json!({"a": {"b": 1}})
+        );
     }
 
     #[tokio::test]

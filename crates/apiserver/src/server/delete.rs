@@ -71,31 +71,47 @@ impl DeleteOptions {
             decode::object(media_type, body, "DeleteOptions")?.value
         };
         let text = |name: &str| {
-            sent.get(name).and_then(Value::as_str).map(str::to_owned).or_else(|| query.get(name).map(str::to_owned))
+            sent.get(name)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+                .or_else(|| query.get(name).map(str::to_owned))
         };
-        let grace_seconds = match (sent.get("gracePeriodSeconds").and_then(Value::as_i64), query.get("gracePeriodSeconds")) {
+        let grace_seconds = match (
+            sent.get("gracePeriodSeconds").and_then(Value::as_i64),
+            query.get("gracePeriodSeconds"),
+        ) {
             (Some(seconds), _) => Some(seconds),
             (None, Some(text)) => Some(text.parse().map_err(|_| {
                 ApiError::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))
             })?),
             (None, None) => None,
         };
-        let orphan = sent.get("orphanDependents").and_then(Value::as_bool).or_else(|| query.flag("orphanDependents"));
+        let orphan = sent
+            .get("orphanDependents")
+            .and_then(Value::as_bool)
+            .or_else(|| query.flag("orphanDependents"));
         let propagation = propagation(text("propagationPolicy").as_deref(), orphan)?;
         let precondition = |name: &str| {
-            sent.get("preconditions").and_then(|all| all.get(name)).and_then(Value::as_str).map(str::to_owned)
+            sent.get("preconditions")
+                .and_then(|all| all.get(name))
+                .and_then(Value::as_str)
+                .map(str::to_owned)
         };
         Ok(Self {
             grace_seconds,
             uid: precondition("uid"),
             resource_version: precondition("resourceVersion"),
             propagation,
-            dry_run: query.dry_run("DeleteOptions")? || dry_run(&meta::strings(sent.get("dryRun")), "DeleteOptions")?,
+            dry_run: query.dry_run("DeleteOptions")?
+                || dry_run(&meta::strings(sent.get("dryRun")), "DeleteOptions")?,
         })
     }
 
     fn check(&self, resource: &ResourceType, current: &Stored) -> Result<(), ApiError> {
-        let (uid, version) = (meta::uid(&current.object), meta::text(&current.object, "resourceVersion"));
+        let (uid, version) = (
+            meta::uid(&current.object),
+            meta::text(&current.object, "resourceVersion"),
+        );
         let why = match (&self.uid, &self.resource_version) {
             (Some(expected), _) if expected != uid => format!(
                 "the UID in the precondition ({expected}) does not match the UID in record ({uid}). The object \
@@ -107,12 +123,23 @@ impl DeleteOptions {
             ),
             _ => return Ok(()),
         };
-        Err(ApiError::precondition(resource, meta::name(&current.object), &why))
+        Err(ApiError::precondition(
+            resource,
+            meta::name(&current.object),
+            &why,
+        ))
     }
 }
 
 fn propagation(policy: Option<&str>, orphan: Option<bool>) -> Result<Option<Propagation>, ApiError> {
-    let invalid = |reason, message| Err(invalid_options("DeleteOptions", "propagationPolicy", reason, message));
+    let invalid = |reason, message| {
+        Err(invalid_options(
+            "DeleteOptions",
+            "propagationPolicy",
+            reason,
+            message,
+        ))
+    };
     let policy = match policy {
         None => None,
         Some("Background") => Some(Propagation::Background),
@@ -120,7 +147,10 @@ fn propagation(policy: Option<&str>, orphan: Option<bool>) -> Result<Option<Prop
         Some("Orphan") => Some(Propagation::Orphan),
         Some(other) => {
             let supported = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
-            return invalid("NotSupported", format!("Unsupported value: \"{other}\": supported values: {supported}"));
+            return invalid(
+                "NotSupported",
+                format!("Unsupported value: \"{other}\": supported values: {supported}"),
+            );
         }
     };
     match (policy, orphan) {
@@ -144,9 +174,10 @@ pub(super) async fn delete(ctx: &Context, media_type: &str, body: Bytes) -> Answ
         Deletion::Removed(object) if !rules::returns_deleted_object(resource) => {
             Ok(respond::json(StatusCode::OK, &success(resource, &object)))
         }
-        Deletion::Removed(object) | Deletion::Pending(object) => {
-            Ok(respond::json(StatusCode::OK, &shape.object(resource, &object, ctx.server.now())))
-        }
+        Deletion::Removed(object) | Deletion::Pending(object) => Ok(respond::json(
+            StatusCode::OK,
+            &shape.object(resource, &object, ctx.server.now()),
+        )),
     }
 }
 
@@ -166,7 +197,10 @@ pub(super) async fn delete_collection(ctx: &Context, media_type: &str, body: Byt
         }
     }
     let metadata = json!({ "resourceVersion": ctx.server.store.revision().to_string() });
-    Ok(respond::json(StatusCode::OK, &shape.list(resource, items, metadata, ctx.server.now())))
+    Ok(respond::json(
+        StatusCode::OK,
+        &shape.list(resource, items, metadata, ctx.server.now()),
+    ))
 }
 
 /// The `Status` that answers a deletion.
@@ -192,8 +226,10 @@ impl Shared {
     ) -> Result<Deletion, Abort> {
         let name: Cow<'_, str> = resource.qualified_name().into();
         for _ in 0..CONFLICT_RETRIES {
-            let current =
-                self.store.get(&name, key).ok_or_else(|| ApiError::not_found(resource, &key.name))?;
+            let current = self
+                .store
+                .get(&name, key)
+                .ok_or_else(|| ApiError::not_found(resource, &key.name))?;
             options.check(resource, &current)?;
             let Some(marked) = self.mark(resource, &current.object, options)? else {
                 return Ok(Deletion::Pending(Value::clone(&current.object)));
@@ -203,7 +239,11 @@ impl Shared {
                 resource: (&*name).into(),
                 key: key.clone(),
                 expected: Expected::Version(current.revision),
-                change: if removed { Change::Delete(marked) } else { Change::Put(marked) },
+                change: if removed {
+                    Change::Delete(marked)
+                } else {
+                    Change::Put(marked)
+                },
                 needs: None,
             };
             match self.commit(gate, write).await {
@@ -217,11 +257,20 @@ impl Shared {
     }
 
     /// The object with its deletion asked for; `None` where that changes nothing.
-    fn mark(&self, resource: &ResourceType, current: &Value, options: &DeleteOptions) -> Result<Option<Value>, ApiError> {
+    fn mark(
+        &self,
+        resource: &ResourceType,
+        current: &Value,
+        options: &DeleteOptions,
+    ) -> Result<Option<Value>, ApiError> {
         let mut object = current.clone();
         if rules::is_namespace(resource) {
             if matches!(meta::name(current), "default" | "kube-system") {
-                return Err(ApiError::forbidden(resource, meta::name(current), "this namespace may not be deleted"));
+                return Err(ApiError::forbidden(
+                    resource,
+                    meta::name(current),
+                    "this namespace may not be deleted",
+                ));
             }
             meta::child_mut(&mut object, "status").insert("phase".to_owned(), "Terminating".into());
         }
@@ -229,11 +278,20 @@ impl Shared {
             crd::mark_deleted(&mut object, self.now());
         }
         set_propagation(&mut object, options.propagation);
-        let grace = if rules::is_pod(resource) { pod_grace(current, options.grace_seconds) } else { 0 };
+        let grace = if rules::is_pod(resource) {
+            pod_grace(current, options.grace_seconds)
+        } else {
+            0
+        };
         let first = !meta::is_deleting(current);
-        let running = meta::get(current, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
+        let running = meta::get(current, "deletionGracePeriodSeconds")
+            .and_then(Value::as_i64)
+            .unwrap_or_default();
         if first || grace < running {
-            let until = self.now().saturating_add(SignedDuration::from_secs(grace)).unwrap_or(self.now());
+            let until = self
+                .now()
+                .saturating_add(SignedDuration::from_secs(grace))
+                .unwrap_or(self.now());
             // A second deletion can only shorten the grace of the first.
             meta::set(&mut object, "deletionTimestamp", super::time_text(until));
             if !rules::is_namespace(resource) {
@@ -268,12 +326,20 @@ fn set_propagation(object: &mut Value, propagation: Option<Propagation>) {
 
 /// How long a pod may take to stop: a pod that no node runs, or that has ended, takes no time.
 fn pod_grace(pod: &Value, asked: Option<i64>) -> i64 {
-    let bound = pod.pointer("/spec/nodeName").and_then(Value::as_str).is_some_and(|node| !node.is_empty());
-    let ended = matches!(pod.pointer("/status/phase").and_then(Value::as_str), Some("Failed" | "Succeeded"));
+    let bound = pod
+        .pointer("/spec/nodeName")
+        .and_then(Value::as_str)
+        .is_some_and(|node| !node.is_empty());
+    let ended = matches!(
+        pod.pointer("/status/phase").and_then(Value::as_str),
+        Some("Failed" | "Succeeded")
+    );
     if !bound || ended {
         return 0;
     }
-    let own = pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
+    let own = pod
+        .pointer("/spec/terminationGracePeriodSeconds")
+        .and_then(Value::as_i64);
     match asked.or(own).unwrap_or(30) {
         // A mistake of old clients, read as the shortest grace.
         negative if negative < 0 => 1,
@@ -287,9 +353,7 @@ mod tests {
 
     #[test]
     fn only_running_pods_get_grace() {
-        let pod = |node: &str, phase: &str| {
-            json!({"spec": {"nodeName": node, "terminationGracePeriodSeconds": 7}, "status": {"phase": phase}})
-        };
+        let pod = |node: &str, phase: &str| json!({"spec": {"nodeName": node, "terminationGracePeriodSeconds": 7}, "status": {"phase": phase}});
         assert_eq!(pod_grace(&pod("", "Pending"), None), 0);
         assert_eq!(pod_grace(&pod("n", "Running"), None), 7);
         assert_eq!(pod_grace(&pod("n", "Running"), Some(2)), 2);

@@ -48,7 +48,10 @@ impl Index {
         self.remove_owners(place);
         let uids: Vec<String> = meta::owners(object).into_iter().map(|owner| owner.uid).collect();
         for uid in &uids {
-            self.dependents.entry(uid.clone()).or_default().insert(place.clone());
+            self.dependents
+                .entry(uid.clone())
+                .or_default()
+                .insert(place.clone());
         }
         if !uids.is_empty() {
             self.owners.insert(place.clone(), uids);
@@ -100,8 +103,14 @@ enum Owner {
 pub(super) async fn run(server: Arc<Shared>) {
     loop {
         // The watch starts before the load: what changes in between is seen twice, never missed.
-        let Ok(events) = server.store.watch(None, server.store.revision()) else { continue };
-        let mut collector = Collector { server: server.clone(), index: Index::default(), queue: BTreeSet::new() };
+        let Ok(events) = server.store.watch(None, server.store.revision()) else {
+            continue;
+        };
+        let mut collector = Collector {
+            server: server.clone(),
+            index: Index::default(),
+            queue: BTreeSet::new(),
+        };
         collector.load();
         if !collector.follow(events).await {
             return;
@@ -148,16 +157,27 @@ impl Collector {
         self.queue.extend(self.index.dependents(meta::uid(&event.object)));
         // Whoever waits for this object to go: its owners, its namespace, its definition.
         let owners = meta::owners(&event.object);
-        self.queue.extend(owners.iter().filter_map(|owner| self.index.places.get(&owner.uid)).cloned());
+        self.queue.extend(
+            owners
+                .iter()
+                .filter_map(|owner| self.index.places.get(&owner.uid))
+                .cloned(),
+        );
         if !event.key.namespace.is_empty() {
-            self.queue.insert(("namespaces".into(), Key::new("", &event.key.namespace)));
+            self.queue
+                .insert(("namespaces".into(), Key::new("", &event.key.namespace)));
         }
-        self.queue.insert((crd::DEFINITIONS.into(), Key::new("", &event.resource)));
+        self.queue
+            .insert((crd::DEFINITIONS.into(), Key::new("", &event.resource)));
     }
 
     async fn look_at(&mut self, place: &Place) {
-        let Some(resource) = self.server.registry.stored_as(&place.0) else { return };
-        let Some(current) = self.server.store.get(&place.0, &place.1) else { return };
+        let Some(resource) = self.server.registry.stored_as(&place.0) else {
+            return;
+        };
+        let Some(current) = self.server.store.get(&place.0, &place.1) else {
+            return;
+        };
         let object = &current.object;
         let result = if !meta::is_deleting(object) {
             self.collect(&resource, place, object).await
@@ -188,7 +208,10 @@ impl Collector {
         if owners.is_empty() {
             return Ok(());
         }
-        let states: Vec<Owner> = owners.iter().map(|owner| self.state_of(owner, &place.1)).collect();
+        let states: Vec<Owner> = owners
+            .iter()
+            .map(|owner| self.state_of(owner, &place.1))
+            .collect();
         if states.contains(&Owner::Unknown) {
             return Ok(());
         }
@@ -202,7 +225,9 @@ impl Collector {
             if gone.is_empty() {
                 return Ok(());
             }
-            return self.change(resource, place, |object| remove_owners(object, &gone)).await;
+            return self
+                .change(resource, place, |object| remove_owners(object, &gone))
+                .await;
         }
         let has_dependents = !self.index.dependents(meta::uid(object)).is_empty();
         let propagation = match states.contains(&Owner::Waiting) && has_dependents {
@@ -220,8 +245,15 @@ impl Collector {
         if resource.namespaced && dependent.namespace.is_empty() {
             return Owner::Unknown;
         }
-        let namespace = if resource.namespaced { dependent.namespace.as_str() } else { "" };
-        let stored = self.server.store.get(&resource.qualified_name(), &Key::new(namespace, &owner.name));
+        let namespace = if resource.namespaced {
+            dependent.namespace.as_str()
+        } else {
+            ""
+        };
+        let stored = self
+            .server
+            .store
+            .get(&resource.qualified_name(), &Key::new(namespace, &owner.name));
         match stored.filter(|stored| meta::uid(&stored.object) == owner.uid) {
             None => Owner::Absent,
             Some(Stored { object, .. }) => {
@@ -241,8 +273,12 @@ impl Collector {
         let uid = meta::uid(object);
         let mut blocked = false;
         for dependent in self.index.dependents(uid) {
-            let Some(stored) = self.server.store.get(&dependent.0, &dependent.1) else { continue };
-            blocked |= meta::owners(&stored.object).iter().any(|owner| owner.uid == uid && owner.blocks_deletion);
+            let Some(stored) = self.server.store.get(&dependent.0, &dependent.1) else {
+                continue;
+            };
+            blocked |= meta::owners(&stored.object)
+                .iter()
+                .any(|owner| owner.uid == uid && owner.blocks_deletion);
             if !meta::is_deleting(&stored.object) {
                 self.queue.insert(dependent);
             }
@@ -250,17 +286,20 @@ impl Collector {
         if blocked {
             return Ok(());
         }
-        self.change(resource, place, |object| remove_finalizer(object, FOREGROUND)).await
+        self.change(resource, place, |object| remove_finalizer(object, FOREGROUND))
+            .await
     }
 
     async fn orphan(&mut self, resource: &ResourceType, place: &Place, object: &Value) -> Result<(), Abort> {
         let uid = meta::uid(object);
         for dependent in self.index.dependents(uid) {
             if let Some(resource) = self.server.registry.stored_as(&dependent.0) {
-                self.change(&resource, &dependent, |object| remove_owners(object, &[uid])).await?;
+                self.change(&resource, &dependent, |object| remove_owners(object, &[uid]))
+                    .await?;
             }
         }
-        self.change(resource, place, |object| remove_finalizer(object, ORPHAN)).await
+        self.change(resource, place, |object| remove_finalizer(object, ORPHAN))
+            .await
     }
 
     async fn empty_namespace(&mut self, resource: &ResourceType, place: &Place) -> Result<(), Abort> {
@@ -268,7 +307,9 @@ impl Collector {
         for name in self.server.store.resources() {
             let objects = self.server.store.list(&name, Some(&place.1.name)).objects;
             empty &= objects.is_empty();
-            let Some(resource) = self.server.registry.stored_as(&name) else { continue };
+            let Some(resource) = self.server.registry.stored_as(&name) else {
+                continue;
+            };
             for (key, stored) in objects {
                 self.delete(&resource, &key, &stored.object, None).await?;
             }
@@ -292,7 +333,9 @@ impl Collector {
         let name = crd::defined_resource(definition);
         let objects = self.server.store.list(&name, None).objects;
         if objects.is_empty() {
-            return self.change(resource, place, |object| remove_finalizer(object, crd::CLEANUP)).await;
+            return self
+                .change(resource, place, |object| remove_finalizer(object, crd::CLEANUP))
+                .await;
         }
         if let Some(defined) = self.server.registry.stored_as(&name) {
             for (key, stored) in objects {
@@ -311,7 +354,11 @@ impl Collector {
         propagation: Option<Propagation>,
     ) -> Result<(), Abort> {
         let uid = Some(meta::uid(object).to_owned());
-        let options = DeleteOptions { uid, propagation, ..DeleteOptions::default() };
+        let options = DeleteOptions {
+            uid,
+            propagation,
+            ..DeleteOptions::default()
+        };
         match self.server.delete(resource, key, &options, &Gate::open()).await {
             Ok(_) => Ok(()),
             Err(Abort::Refused(error)) if matches!(error.reason, "NotFound" | "Conflict") => Ok(()),
@@ -327,7 +374,9 @@ impl Collector {
         change: impl Fn(&mut Value),
     ) -> Result<(), Abort> {
         loop {
-            let Some(current) = self.server.store.get(&place.0, &place.1) else { return Ok(()) };
+            let Some(current) = self.server.store.get(&place.0, &place.1) else {
+                return Ok(());
+            };
             let mut object = Value::clone(&current.object);
             change(&mut object);
             if object == *current.object {
@@ -338,7 +387,11 @@ impl Collector {
                 resource: place.0.clone(),
                 key: place.1.clone(),
                 expected: Expected::Version(current.revision),
-                change: if released { Change::Delete(object) } else { Change::Put(object) },
+                change: if released {
+                    Change::Delete(object)
+                } else {
+                    Change::Put(object)
+                },
                 needs: None,
             };
             match self.server.commit(&Gate::open(), write).await {
@@ -360,8 +413,18 @@ fn remove_finalizer(object: &mut Value, finalizer: &str) {
 }
 
 fn remove_owners(object: &mut Value, uids: &[&str]) {
-    let Some(owners) = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut) else { return };
-    owners.retain(|owner| !owner.get("uid").and_then(Value::as_str).is_some_and(|uid| uids.contains(&uid)));
+    let Some(owners) = object
+        .pointer_mut("/metadata/ownerReferences")
+        .and_then(Value::as_array_mut)
+    else {
+        return;
+    };
+    owners.retain(|owner| {
+        !owner
+            .get("uid")
+            .and_then(Value::as_str)
+            .is_some_and(|uid| uids.contains(&uid))
+    });
     if owners.is_empty() {
         meta::remove(object, "ownerReferences");
     }

@@ -31,7 +31,9 @@ pub(crate) fn is_deleting(object: &Value) -> bool {
 
 /// The generation; 0 where the kind has none.
 pub(crate) fn generation(object: &Value) -> i64 {
-    get(object, "generation").and_then(Value::as_i64).unwrap_or_default()
+    get(object, "generation")
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
 }
 
 pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
@@ -40,7 +42,11 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
 
 /// The texts of a list; other items are left out.
 pub(crate) fn strings(list: Option<&Value>) -> Vec<&str> {
-    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
+    list.and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 pub(crate) fn labels(object: &Value) -> Option<&Map<String, Value>> {
@@ -82,7 +88,14 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: &[Cow<'_, str>]) {
     if finalizers.is_empty() {
         remove(object, "finalizers");
     } else {
-        set(object, "finalizers", finalizers.iter().map(|name| Value::from(name.as_ref())).collect::<Vec<_>>());
+        set(
+            object,
+            "finalizers",
+            finalizers
+                .iter()
+                .map(|name| Value::from(name.as_ref()))
+                .collect::<Vec<_>>(),
+        );
     }
 }
 
@@ -100,7 +113,13 @@ pub(crate) struct OwnerReference {
 
 /// The owners of an object.
 pub(crate) fn owners(object: &Value) -> Vec<OwnerReference> {
-    let field = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let field = |entry: &Value, name: &str| {
+        entry
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     get(object, "ownerReferences")
         .and_then(Value::as_array)
         .into_iter()

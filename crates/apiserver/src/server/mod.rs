@@ -23,9 +23,6 @@ mod target;
 mod update;
 mod watch;
 
-#[cfg(test)]
-mod tests;
-
 use std::{
     convert::Infallible,
     path::PathBuf,
@@ -65,12 +62,16 @@ const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 /// A body that is there at once.
 pub(crate) fn full_body(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }
 
 /// A time as objects carry it: to the second.
 pub(crate) fn time_text(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
 }
 
 /// How a server is opened.
@@ -140,7 +141,9 @@ pub(crate) struct Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -151,14 +154,20 @@ impl ApiServer {
     /// # Errors
     /// Where the data file cannot be opened.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
-        let Options { storage, seams, faults } = options;
+        let Options {
+            storage,
+            seams,
+            faults,
+        } = options;
         let (log, loaded, path) = match storage {
             Storage::Memory => (Log::Memory, Default::default(), PathBuf::new()),
             Storage::Disk(path) => {
                 let file = path.clone();
                 let opened = tokio::task::spawn_blocking(move || Log::open(&file)).await;
-                let (log, loaded) =
-                    opened.map_err(|error| OpenError::Storage { path: path.clone(), source: error.into() })??;
+                let (log, loaded) = opened.map_err(|error| OpenError::Storage {
+                    path: path.clone(),
+                    source: error.into(),
+                })??;
                 (log, loaded, path)
             }
         };
@@ -175,14 +184,24 @@ impl ApiServer {
             faults,
             backend: RwLock::new(None),
         });
-        shared.create_namespaces().await.map_err(|error| OpenError::Storage { path, source: error.into() })?;
+        shared
+            .create_namespaces()
+            .await
+            .map_err(|error| OpenError::Storage {
+                path,
+                source: error.into(),
+            })?;
         tokio::spawn(gc::run(shared.clone()));
         Ok(Self { shared })
     }
 
     /// Says who runs the pods. Logs and the proxy subresources work from then on.
     pub fn set_backend(&self, backend: Arc<dyn Backend>) {
-        *self.shared.backend.write().unwrap_or_else(PoisonError::into_inner) = Some(backend);
+        *self
+            .shared
+            .backend
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(backend);
     }
 
     /// Forgets past changes, as a cluster does every few minutes: watches that start behind this moment are
@@ -204,7 +223,10 @@ impl Shared {
     }
 
     pub(crate) fn backend(&self) -> Option<Arc<dyn Backend>> {
-        self.backend.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.backend
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     async fn create_namespaces(&self) -> Result<(), CommitError> {

@@ -28,7 +28,11 @@ impl NameRule {
     /// What is wrong with a name; `prefix` for a `generateName`, which may end in a dash.
     pub(crate) fn problems(self, name: &str, prefix: bool) -> Vec<String> {
         // A generated suffix follows, so that the dash is not the last character.
-        let completed = if prefix && name.ends_with('-') { format!("{}a", &name[..name.len() - 1]) } else { name.to_owned() };
+        let completed = if prefix && name.ends_with('-') {
+            format!("{}a", &name[..name.len() - 1])
+        } else {
+            name.to_owned()
+        };
         match self {
             Self::Subdomain => subdomain(&completed),
             Self::Label => label(&completed),
@@ -45,7 +49,9 @@ fn is_alphanumeric(byte: u8) -> bool {
 fn is_label(text: &str) -> bool {
     let bytes = text.as_bytes();
     let inner = bytes.iter().all(|byte| is_alphanumeric(*byte) || *byte == b'-');
-    inner && bytes.first().copied().is_some_and(is_alphanumeric) && bytes.last().copied().is_some_and(is_alphanumeric)
+    inner
+        && bytes.first().copied().is_some_and(is_alphanumeric)
+        && bytes.last().copied().is_some_and(is_alphanumeric)
 }
 
 fn too_long(limit: usize) -> String {
@@ -105,12 +111,18 @@ fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
-    ["/", "%"].iter().filter(|bad| text.contains(**bad)).map(|bad| format!("may not contain '{bad}'")).collect()
+    ["/", "%"]
+        .iter()
+        .filter(|bad| text.contains(**bad))
+        .map(|bad| format!("may not contain '{bad}'"))
+        .collect()
 }
 
 fn is_qualified_part(text: &str) -> bool {
     let bytes = text.as_bytes();
-    bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    bytes
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
         && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
 }
@@ -129,7 +141,11 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
             if prefix.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
-                problems.extend(subdomain(prefix).into_iter().map(|problem| format!("prefix part {problem}")));
+                problems.extend(
+                    subdomain(prefix)
+                        .into_iter()
+                        .map(|problem| format!("prefix part {problem}")),
+                );
             }
             *name
         }
@@ -194,7 +210,14 @@ mod tests {
 
     #[test]
     fn keys_and_values_of_labels() {
-        for (key, good) in [("app", true), ("example.com/App_1", true), ("/app", false), ("a/b/c", false), ("", false), ("-a", false)] {
+        for (key, good) in [
+            ("app", true),
+            ("example.com/App_1", true),
+            ("/app", false),
+            ("a/b/c", false),
+            ("", false),
+            ("-a", false),
+        ] {
             assert_eq!(qualified_name(key).is_empty(), good, "{key}");
         }
         assert!(label_value("").is_empty());

@@ -51,7 +51,11 @@ pub(super) async fn patch(ctx: &Context, media_type: &str, body: Bytes) -> Answe
     Ok(response)
 }
 
-async fn run(ctx: &Context, patch: &Patch, options: &Options) -> Result<(StatusCode, Value, Vec<String>), Abort> {
+async fn run(
+    ctx: &Context,
+    patch: &Patch,
+    options: &Options,
+) -> Result<(StatusCode, Value, Vec<String>), Abort> {
     let resource = &*ctx.resource;
     let gate = ctx.gate(options.dry_run);
     for _ in 0..CONFLICT_RETRIES {
@@ -90,7 +94,9 @@ fn patched(
         Patch::Json(operations) => patch::json_patch(&live, operations)?,
         Patch::Merge(changes) => patch::merge_patch(&live, changes)?,
         Patch::Strategic(changes) => patch::strategic_patch(resource, &live, changes)?,
-        Patch::Apply(intent) => return apply(ctx, intent, options, Some(current)).map(|object| (object, false)),
+        Patch::Apply(intent) => {
+            return apply(ctx, intent, options, Some(current)).map(|object| (object, false));
+        }
     };
     admit::check_name(ctx.name(), &object)?;
     admit::check_namespace(ctx.namespace(), &mut object)?;
@@ -124,15 +130,23 @@ fn apply(
     meta::remove(&mut intent, "resourceVersion");
     let live = current.map(|current| in_version(resource, &current.object));
     let name = ctx.manager();
-    let manager =
-        Manager { name: &name, subresource: ctx.subresource().unwrap_or_default(), now: ctx.server.now() };
+    let manager = Manager {
+        name: &name,
+        subresource: ctx.subresource().unwrap_or_default(),
+        now: ctx.server.now(),
+    };
     patch::apply(resource, live.as_deref(), &intent, manager, options.force)
 }
 
 fn check_intent(ctx: &Context, intent: &mut Value) -> Result<(), ApiError> {
     let resource = &*ctx.resource;
     for field in ["apiVersion", "kind"] {
-        if intent.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
+        if intent
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .is_empty()
+        {
             let message = format!("invalid object type: /, Kind=: {field} must be set in an apply patch");
             return Err(ApiError::bad_request(message));
         }
@@ -194,7 +208,9 @@ impl Patch {
                 if intent.is_object() {
                     Ok(Self::Apply(intent))
                 } else {
-                    Err(ApiError::bad_request("error decoding YAML: an apply patch must be an object"))
+                    Err(ApiError::bad_request(
+                        "error decoding YAML: an apply patch must be an object",
+                    ))
                 }
             }
             _ if builtin => Err(ApiError::unsupported_media_type(&[
@@ -203,7 +219,11 @@ impl Patch {
                 STRATEGIC_PATCH,
                 APPLY_PATCH,
             ])),
-            _ => Err(ApiError::unsupported_media_type(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH])),
+            _ => Err(ApiError::unsupported_media_type(&[
+                JSON_PATCH,
+                MERGE_PATCH,
+                APPLY_PATCH,
+            ])),
         }
     }
 }

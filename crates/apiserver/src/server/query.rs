@@ -45,25 +45,41 @@ pub(crate) struct ListOptions {
 
 impl Query {
     pub(crate) fn parse(query: Option<&str>) -> Self {
-        Self { pairs: form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect() }
+        Self {
+            pairs: form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+                .into_owned()
+                .collect(),
+        }
     }
 
     /// A parameter that is not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).filter(|v| !v.is_empty())
+        self.pairs
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|v| !v.is_empty())
     }
 
     /// A boolean as Go clients write it: `true`, `1`, or the bare name.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
-        let value = self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())?;
+        let value = self
+            .pairs
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())?;
         // Kubernetes reads anything but `false` and `0` as true.
         Some(!matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
     /// Whether nothing is to be stored.
     pub(crate) fn dry_run(&self, options_kind: &str) -> Result<bool, ApiError> {
-        let given: Vec<&str> =
-            self.pairs.iter().filter(|(key, value)| key == "dryRun" && !value.is_empty()).map(|(_, v)| &**v).collect();
+        let given: Vec<&str> = self
+            .pairs
+            .iter()
+            .filter(|(key, value)| key == "dryRun" && !value.is_empty())
+            .map(|(_, v)| &**v)
+            .collect();
         dry_run(&given, options_kind)
     }
 
@@ -76,7 +92,9 @@ impl Query {
                 options_kind,
                 "fieldValidation",
                 "NotSupported",
-                format!("Unsupported value: \"{other}\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""),
+                format!(
+                    "Unsupported value: \"{other}\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
+                ),
             )),
         }
     }
@@ -90,9 +108,14 @@ impl Query {
         let options = ListOptions {
             resource_version,
             version_match: self.version_match()?,
-            limit: self.number("limit")?.filter(|limit| *limit > 0).and_then(|limit| usize::try_from(limit).ok()),
+            limit: self
+                .number("limit")?
+                .filter(|limit| *limit > 0)
+                .and_then(|limit| usize::try_from(limit).ok()),
             continue_token: self.get("continue").map(str::to_owned),
-            timeout_seconds: self.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok()),
+            timeout_seconds: self
+                .number("timeoutSeconds")?
+                .and_then(|seconds| u64::try_from(seconds).ok()),
             bookmarks: self.flag("allowWatchBookmarks") == Some(true),
             send_initial_events: self.flag("sendInitialEvents"),
         };
@@ -109,13 +132,17 @@ impl Query {
                 "ListOptions",
                 "resourceVersionMatch",
                 "NotSupported",
-                format!("Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\", \"\""),
+                format!(
+                    "Unsupported value: \"{other}\": supported values: \"Exact\", \"NotOlderThan\", \"\""
+                ),
             )),
         }
     }
 
     fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
-        let Some(text) = self.get(name) else { return Ok(None) };
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
         let parsed = text.parse();
         parsed.map(Some).map_err(|_| {
             ApiError::bad_request(format!("strconv.ParseInt: parsing \"{text}\": invalid syntax"))
@@ -126,7 +153,12 @@ impl Query {
 impl ListOptions {
     fn check(&self, watch: bool) -> Result<(), ApiError> {
         let forbid = |field: &str, why: &str| {
-            Err(invalid_options("ListOptions", field, "Forbidden", format!("Forbidden: {why}")))
+            Err(invalid_options(
+                "ListOptions",
+                field,
+                "Forbidden",
+                format!("Forbidden: {why}"),
+            ))
         };
         match (watch, self.send_initial_events, self.version_match) {
             (false, Some(_), _) => {
@@ -164,7 +196,11 @@ impl ListOptions {
 /// `dryRun` of a query or of DeleteOptions.
 pub(crate) fn dry_run(given: &[&str], options_kind: &str) -> Result<bool, ApiError> {
     if given.iter().any(|value| *value != "All") {
-        let list = given.iter().map(|value| format!("\"{value}\"")).collect::<Vec<_>>().join(",");
+        let list = given
+            .iter()
+            .map(|value| format!("\"{value}\""))
+            .collect::<Vec<_>>()
+            .join(",");
         return Err(invalid_options(
             options_kind,
             "dryRun",
@@ -176,7 +212,9 @@ pub(crate) fn dry_run(given: &[&str], options_kind: &str) -> Result<bool, ApiErr
 }
 
 fn bad_version(text: &str, watch: bool) -> ApiError {
-    let why = format!("resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax");
+    let why = format!(
+        "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax"
+    );
     if watch {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why)
     } else {
@@ -194,7 +232,11 @@ pub(crate) fn invalid_options(kind: &str, field: &str, reason: &str, message: St
     error.details = Some(Box::new(Details {
         group: "meta.k8s.io".to_owned(),
         kind: kind.to_owned(),
-        causes: vec![Cause { reason: format!("FieldValue{reason}"), message, field: field.to_owned() }],
+        causes: vec![Cause {
+            reason: format!("FieldValue{reason}"),
+            message,
+            field: field.to_owned(),
+        }],
         ..Details::default()
     }));
     error

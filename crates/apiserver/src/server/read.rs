@@ -36,11 +36,17 @@ impl Selection {
         if let Some(name) = &ctx.target.name {
             fields = fields.and(FieldSelector::of_name(name));
         }
-        Ok(Self { namespace: ctx.target.namespace.clone(), labels, fields })
+        Ok(Self {
+            namespace: ctx.target.namespace.clone(),
+            labels,
+            fields,
+        })
     }
 
     pub(crate) fn matches(&self, key: &Key, object: &Value) -> bool {
-        self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+        self.namespace
+            .as_ref()
+            .is_none_or(|namespace| *namespace == key.namespace)
             && self.labels.matches(object)
             && self.fields.matches(object)
     }
@@ -53,13 +59,20 @@ impl Selection {
 /// `GET` of one object.
 pub(crate) fn get(ctx: &Context) -> Answer {
     let shape = Shape::negotiate(&ctx.headers, &ctx.query)?;
-    let version = ctx.query.list_options(false)?.resource_version.unwrap_or_default();
+    let version = ctx
+        .query
+        .list_options(false)?
+        .resource_version
+        .unwrap_or_default();
     check_not_ahead(ctx, version)?;
     let stored = match ctx.fault {
         Fault::StaleRead { versions_back } => stale_object(ctx, versions_back)?,
         _ => ctx.current()?,
     };
-    Ok(respond::json(StatusCode::OK, &shape.object(&ctx.resource, &stored.object, ctx.server.now())))
+    Ok(respond::json(
+        StatusCode::OK,
+        &shape.object(&ctx.resource, &stored.object, ctx.server.now()),
+    ))
 }
 
 /// The object as it was some versions ago, as far as history reaches.
@@ -67,15 +80,22 @@ fn stale_object(ctx: &Context, versions_back: u64) -> Result<Stored, ApiError> {
     let snapshot = stale_snapshot(ctx, versions_back);
     let key = ctx.key();
     let found = snapshot.objects.into_iter().find(|(each, _)| *each == key);
-    found.map(|(_, stored)| stored).ok_or_else(|| ApiError::not_found(&ctx.resource, ctx.name()))
+    found
+        .map(|(_, stored)| stored)
+        .ok_or_else(|| ApiError::not_found(&ctx.resource, ctx.name()))
 }
 
 fn stale_snapshot(ctx: &Context, versions_back: u64) -> Snapshot {
     let store = &ctx.server.store;
     let (resource, namespace) = (ctx.resource.qualified_name(), ctx.target.namespace.as_deref());
-    let revision = store.revision().saturating_sub(versions_back).max(store.compacted());
+    let revision = store
+        .revision()
+        .saturating_sub(versions_back)
+        .max(store.compacted());
     // History may be forgotten between the two calls; then the present is the oldest there is.
-    store.list_at(&resource, namespace, revision).unwrap_or_else(|_| store.list(&resource, namespace))
+    store
+        .list_at(&resource, namespace, revision)
+        .unwrap_or_else(|_| store.list(&resource, namespace))
 }
 
 /// `GET` of a collection.
@@ -108,8 +128,10 @@ pub(crate) fn list(ctx: &Context) -> Answer {
         }
     }
     metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
-    let items =
-        page.iter().map(|(_, stored)| in_version(&ctx.resource, &stored.object).into_owned()).collect();
+    let items = page
+        .iter()
+        .map(|(_, stored)| in_version(&ctx.resource, &stored.object).into_owned())
+        .collect();
     let list = shape.list(&ctx.resource, items, Value::Object(metadata), ctx.server.now());
     Ok(respond::json(StatusCode::OK, &list))
 }
@@ -120,7 +142,10 @@ fn snapshot(ctx: &Context, options: &ListOptions) -> Result<(Snapshot, Option<Ke
     let store = &ctx.server.store;
     if let Some(text) = &options.continue_token {
         let token = Continue::decode(text)?;
-        let after = Key { namespace: token.namespace, name: token.name };
+        let after = Key {
+            namespace: token.namespace,
+            name: token.name,
+        };
         return match token.rv {
             Some(revision) => match store.list_at(&resource, namespace, revision) {
                 Ok(snapshot) => Ok((snapshot, Some(after))),
@@ -193,16 +218,23 @@ impl Continue {
 
     fn decode(text: &str) -> Result<Self, ApiError> {
         let invalid = |why: String| {
-            ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+            ApiError::bad_request(format!(
+                "invalid continue token: continue key is not valid: {why}"
+            ))
         };
-        let json = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|error| invalid(error.to_string()))?;
+        let json = BASE64_URL_SAFE_NO_PAD
+            .decode(text)
+            .map_err(|error| invalid(error.to_string()))?;
         serde_json::from_slice(&json).map_err(|error| invalid(error.to_string()))
     }
 }
 
 /// The objects of a resource that a selection takes, as they are now.
 pub(crate) fn select(ctx: &Context, selection: &Selection) -> Vec<(Key, Arc<Value>)> {
-    let snapshot = ctx.server.store.list(&ctx.resource.qualified_name(), selection.namespace.as_deref());
+    let snapshot = ctx
+        .server
+        .store
+        .list(&ctx.resource.qualified_name(), selection.namespace.as_deref());
     snapshot
         .objects
         .into_iter()

@@ -34,8 +34,12 @@ impl Shape {
     /// # Errors
     /// Where the caller takes none of what is served: it wants protobuf only, for example.
     pub(crate) fn negotiate(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
-        let mut accepted =
-            headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(',')).peekable();
+        let mut accepted = headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|v| v.split(','))
+            .peekable();
         if accepted.peek().is_none() {
             return Ok(Self::Full);
         }
@@ -45,11 +49,18 @@ impl Shape {
                 continue;
             }
             let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-            let parameter = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+            let parameter = |name: &str| {
+                parameters
+                    .iter()
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, value)| *value)
+            };
             let meta_v1 = (parameter("g"), parameter("v")) == (Some("meta.k8s.io"), Some("v1"));
             match parameter("as") {
                 None => return Ok(Self::Full),
-                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if meta_v1 => return Ok(Self::Metadata),
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") if meta_v1 => {
+                    return Ok(Self::Metadata);
+                }
                 Some("Table") if meta_v1 => return Ok(Self::Table(include_object(query)?)),
                 // Another form, or another version of one: the next range may do.
                 Some(_) => {}
@@ -69,7 +80,13 @@ impl Shape {
     }
 
     /// A list in this form. `metadata` is that of the list.
-    pub(crate) fn list(self, resource: &ResourceType, items: Vec<Value>, metadata: Value, now: Timestamp) -> Value {
+    pub(crate) fn list(
+        self,
+        resource: &ResourceType,
+        items: Vec<Value>,
+        metadata: Value,
+        now: Timestamp,
+    ) -> Value {
         match self {
             Self::Metadata => json!({
                 "kind": "PartialObjectMetadataList",
@@ -98,7 +115,9 @@ fn include_object(query: &Query) -> Result<IncludeObject, ApiError> {
         None | Some("Metadata") => Ok(IncludeObject::Metadata),
         Some("None") => Ok(IncludeObject::None),
         Some("Object") => Ok(IncludeObject::Object),
-        Some(other) => Err(ApiError::bad_request(format!("unrecognized includeObject value: \"{other}\""))),
+        Some(other) => Err(ApiError::bad_request(format!(
+            "unrecognized includeObject value: \"{other}\""
+        ))),
     }
 }
 
@@ -126,8 +145,13 @@ fn metadata_only(object: &Value) -> Value {
 pub(crate) fn json(status: StatusCode, value: &Value) -> Response<Body> {
     let mut response = Response::new(full_body(value.to_string()));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+    response.headers_mut().insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
     response
 }
 
@@ -136,7 +160,13 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     for warning in warnings {
         let text: String = warning
             .chars()
-            .flat_map(|c| if matches!(c, '"' | '\\') { vec!['\\', c] } else { vec![c] })
+            .flat_map(|c| {
+                if matches!(c, '"' | '\\') {
+                    vec!['\\', c]
+                } else {
+                    vec![c]
+                }
+            })
             .filter(|c| !c.is_control())
             .collect();
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
@@ -159,13 +189,19 @@ mod tests {
     fn the_first_acceptable_form_is_taken() {
         assert_eq!(shape("application/json"), Some(Shape::Full));
         assert_eq!(shape("*/*"), Some(Shape::Full));
-        assert_eq!(shape("application/vnd.kubernetes.protobuf,application/json"), Some(Shape::Full));
+        assert_eq!(
+            shape("application/vnd.kubernetes.protobuf,application/json"),
+            Some(Shape::Full)
+        );
         assert_eq!(shape("application/vnd.kubernetes.protobuf"), None);
         assert_eq!(
             shape("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
             Some(Shape::Table(IncludeObject::Metadata))
         );
-        assert_eq!(shape("application/json;as=Table;v=v9;g=meta.k8s.io,application/json"), Some(Shape::Full));
+        assert_eq!(
+            shape("application/json;as=Table;v=v9;g=meta.k8s.io,application/json"),
+            Some(Shape::Full)
+        );
         assert_eq!(
             shape("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
             Some(Shape::Metadata)

@@ -31,7 +31,10 @@ where
 {
     let (parts, body) = request.into_parts();
     let Some(target) = Target::parse(parts.uri.path()) else {
-        return server.discovery.respond(&server.registry, &parts).unwrap_or_else(not_found_page);
+        return server
+            .discovery
+            .respond(&server.registry, &parts)
+            .unwrap_or_else(not_found_page);
     };
     match call(server, parts, target, body).await {
         Ok(response) => response,
@@ -46,9 +49,17 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let resource = match server.registry.lookup(&target.group, &target.version, &target.resource) {
+    let resource = match server
+        .registry
+        .lookup(&target.group, &target.version, &target.resource)
+    {
         Some(resource) => resource,
-        None if server.registry.all().iter().any(|r| r.group == target.group && r.version == target.version) => {
+        None if server
+            .registry
+            .all()
+            .iter()
+            .any(|r| r.group == target.group && r.version == target.version) =>
+        {
             return Err(ApiError::no_such_resource().into());
         }
         // A cluster has nothing that speaks for an unknown group either.
@@ -56,11 +67,23 @@ where
     };
     let query = Query::parse(parts.uri.query());
     let watching = query.flag("watch") == Some(true) && target.subresource.is_none();
-    let verb = target.verb(&parts.method, watching).ok_or_else(ApiError::method_not_allowed)?;
-    let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let verb = target
+        .verb(&parts.method, watching)
+        .ok_or_else(ApiError::method_not_allowed)?;
+    let header = |name| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned)
+    };
     let media_type = decode::media_type(&parts.headers);
     let call = Call {
-        verb: if verb == "patch" && media_type == patch::APPLY_PATCH { "apply" } else { verb },
+        verb: if verb == "patch" && media_type == patch::APPLY_PATCH {
+            "apply"
+        } else {
+            verb
+        },
         group: target.group.clone(),
         resource: target.resource.clone(),
         namespace: target.namespace.clone(),
@@ -69,7 +92,10 @@ where
         user_agent: header(header::USER_AGENT),
         field_manager: query.get("fieldManager").map(str::to_owned),
     };
-    let fault = server.faults.as_ref().map_or(Fault::None, |faults| faults.decide(&call));
+    let fault = server
+        .faults
+        .as_ref()
+        .map_or(Fault::None, |faults| faults.decide(&call));
     let faults = server.faults.clone();
     let (observed, observed_fault) = (call.clone(), fault.clone());
 
@@ -85,7 +111,15 @@ where
                 tokio::time::sleep(delay).await;
             }
             let headers = parts.headers.clone();
-            let ctx = Context { server, resource, target, query, headers, call, fault };
+            let ctx = Context {
+                server,
+                resource,
+                target,
+                query,
+                headers,
+                call,
+                fault,
+            };
             dispatch(ctx, parts, &media_type, body).await
         }
     };

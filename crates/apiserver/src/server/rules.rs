@@ -20,10 +20,15 @@ pub(crate) fn has_generation(resource: &ResourceType) -> bool {
 
 /// Whether a change is one that the generation counts.
 pub(crate) fn changes_generation(resource: &ResourceType, current: &Value, object: &Value) -> bool {
-    let (Some(before), Some(after)) = (current.as_object(), object.as_object()) else { return false };
+    let (Some(before), Some(after)) = (current.as_object(), object.as_object()) else {
+        return false;
+    };
     let counts = |field: &str| field != "metadata" && !(field == "status" && resource.status);
     let keys = before.keys().chain(after.keys()).filter(|field| counts(field));
-    if keys.into_iter().any(|field| before.get(field) != after.get(field)) {
+    if keys
+        .into_iter()
+        .any(|field| before.get(field) != after.get(field))
+    {
         return true;
     }
     // A Deployment's annotations reach its ReplicaSets, so that they count as well.
@@ -46,7 +51,12 @@ pub(crate) fn returns_deleted_object(resource: &ResourceType) -> bool {
     resource.group.is_empty()
         && matches!(
             resource.plural.as_str(),
-            "pods" | "services" | "serviceaccounts" | "persistentvolumes" | "persistentvolumeclaims" | "podtemplates"
+            "pods"
+                | "services"
+                | "serviceaccounts"
+                | "persistentvolumes"
+                | "persistentvolumeclaims"
+                | "podtemplates"
         )
 }
 
@@ -71,7 +81,11 @@ pub(crate) fn is_definition(resource: &ResourceType) -> bool {
 }
 
 fn cause(reason: &str, field: impl Into<String>, message: String) -> Cause {
-    Cause { reason: format!("FieldValue{reason}"), message, field: field.into() }
+    Cause {
+        reason: format!("FieldValue{reason}"),
+        message,
+        field: field.into(),
+    }
 }
 
 fn invalid(field: impl Into<String>, value: &str, why: &str) -> Cause {
@@ -93,16 +107,36 @@ pub(crate) fn metadata_causes(resource: &ResourceType, object: &Value) -> Vec<Ca
     let prefix = meta::text(object, "generateName");
     if !prefix.is_empty() {
         let problems = rule.problems(prefix, true);
-        causes.extend(problems.iter().map(|why| invalid("metadata.generateName", prefix, why)));
+        causes.extend(
+            problems
+                .iter()
+                .map(|why| invalid("metadata.generateName", prefix, why)),
+        );
     }
     for (key, value) in meta::labels(object).into_iter().flatten() {
-        causes.extend(names::qualified_name(key).iter().map(|why| invalid("metadata.labels", key, why)));
+        causes.extend(
+            names::qualified_name(key)
+                .iter()
+                .map(|why| invalid("metadata.labels", key, why)),
+        );
         let value = value.as_str().unwrap_or_default();
-        causes.extend(names::label_value(value).iter().map(|why| invalid("metadata.labels", value, why)));
+        causes.extend(
+            names::label_value(value)
+                .iter()
+                .map(|why| invalid("metadata.labels", value, why)),
+        );
     }
-    for key in meta::get(object, "annotations").and_then(Value::as_object).into_iter().flat_map(|map| map.keys()) {
+    for key in meta::get(object, "annotations")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(|map| map.keys())
+    {
         let problems = names::qualified_name(&key.to_ascii_lowercase());
-        causes.extend(problems.iter().map(|why| invalid("metadata.annotations", key, why)));
+        causes.extend(
+            problems
+                .iter()
+                .map(|why| invalid("metadata.annotations", key, why)),
+        );
     }
     for (index, name) in meta::finalizers(object).into_iter().enumerate() {
         causes.extend(finalizer_cause(index, name));

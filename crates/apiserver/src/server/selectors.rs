@@ -31,7 +31,10 @@ impl LabelSelector {
     /// # Errors
     /// Where the text is not a selector.
     pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
-        let mut parser = Parser { tokens: tokens(text), at: 0 };
+        let mut parser = Parser {
+            tokens: tokens(text),
+            at: 0,
+        };
         let mut requirements = Vec::new();
         if parser.peek() == Token::End {
             return Ok(Self::default());
@@ -57,7 +60,9 @@ impl LabelSelector {
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = meta::labels(object);
         self.requirements.iter().all(|requirement| {
-            let value = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Value::as_str);
+            let value = labels
+                .and_then(|labels| labels.get(&requirement.key))
+                .and_then(Value::as_str);
             requirement.test.holds(value)
         })
     }
@@ -104,7 +109,9 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
             tokens.push(Token::Symbol(symbol));
             rest = &rest[symbol.len()..];
         } else {
-            let end = rest.find(|c: char| c.is_whitespace() || "=!,()<>".contains(c)).unwrap_or(rest.len());
+            let end = rest
+                .find(|c: char| c.is_whitespace() || "=!,()<>".contains(c))
+                .unwrap_or(rest.len());
             tokens.push(Token::Word(&rest[..end]));
             rest = &rest[end..];
         }
@@ -144,7 +151,10 @@ impl<'a> Parser<'a> {
         if self.peek() == Token::Symbol("!") {
             self.next();
             let key = self.key()?;
-            return Ok(Requirement { key, test: Test::Absent });
+            return Ok(Requirement {
+                key,
+                test: Test::Absent,
+            });
         }
         let key = self.key()?;
         let test = match self.peek() {
@@ -183,7 +193,9 @@ impl<'a> Parser<'a> {
         let problems = super::names::qualified_name(key);
         match problems.first() {
             None => Ok(key.to_owned()),
-            Some(problem) => Err(ApiError::bad_request(format!("key: Invalid value: \"{key}\": {problem}"))),
+            Some(problem) => Err(ApiError::bad_request(format!(
+                "key: Invalid value: \"{key}\": {problem}"
+            ))),
         }
     }
 
@@ -257,14 +269,24 @@ impl FieldSelector {
             if !selectable(resource).any(|field| field == path) {
                 return Err(ApiError::bad_request(unknown_field(resource, path)));
             }
-            terms.push(FieldTerm { path: path.to_owned(), value: unescape(value), equal });
+            terms.push(FieldTerm {
+                path: path.to_owned(),
+                value: unescape(value),
+                equal,
+            });
         }
         Ok(Self { terms })
     }
 
     /// The selector of one name.
     pub(crate) fn of_name(name: &str) -> Self {
-        Self { terms: vec![FieldTerm { path: "metadata.name".to_owned(), value: name.to_owned(), equal: true }] }
+        Self {
+            terms: vec![FieldTerm {
+                path: "metadata.name".to_owned(),
+                value: name.to_owned(),
+                equal: true,
+            }],
+        }
     }
 
     /// This selector and another together.
@@ -278,7 +300,9 @@ impl FieldSelector {
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|term| (field(object, &term.path) == term.value) == term.equal)
+        self.terms
+            .iter()
+            .all(|term| (field(object, &term.path) == term.value) == term.equal)
     }
 }
 
@@ -316,8 +340,11 @@ fn selectable(resource: &ResourceType) -> impl Iterator<Item = &'static str> {
         _ => &[],
     };
     // A namespace's own name is all it has; the others, pods included, have both.
-    let common: &[&str] =
-        if resource.namespaced { &["metadata.name", "metadata.namespace"] } else { &["metadata.name"] };
+    let common: &[&str] = if resource.namespaced {
+        &["metadata.name", "metadata.namespace"]
+    } else {
+        &["metadata.name"]
+    };
     common.iter().chain(special).copied()
 }
 
@@ -340,7 +367,11 @@ fn field(object: &Value, path: &str) -> String {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         // `source` of an event selects by its component.
-        Value::Object(fields) => fields.get("component").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        Value::Object(fields) => fields
+            .get("component")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
         other => other.to_string(),
     }
 }
@@ -388,7 +419,9 @@ mod tests {
     use super::*;
 
     fn selects(selector: &str, labels: &Value) -> bool {
-        LabelSelector::parse(selector).unwrap().matches(&json!({ "metadata": { "labels": labels } }))
+        LabelSelector::parse(selector)
+            .unwrap()
+            .matches(&json!({ "metadata": { "labels": labels } }))
     }
 
     #[test]
@@ -420,12 +453,25 @@ mod tests {
     #[test]
     fn broken_label_selectors_are_named() {
         for (selector, message) in [
-            ("a===", "unable to parse requirement: found '=', expected: identifier"),
+            (
+                "a===",
+                "unable to parse requirement: found '=', expected: identifier",
+            ),
             ("a in b", "unable to parse requirement: found 'b' expected: '('"),
-            ("a,", "unable to parse requirement: found '', expected: identifier after ','"),
-            ("a=b c", "unable to parse requirement: found 'c', expected: ',' or 'end of string'"),
+            (
+                "a,",
+                "unable to parse requirement: found '', expected: identifier after ','",
+            ),
+            (
+                "a=b c",
+                "unable to parse requirement: found 'c', expected: ',' or 'end of string'",
+            ),
         ] {
-            assert_eq!(LabelSelector::parse(selector).unwrap_err().message, message, "{selector}");
+            assert_eq!(
+                LabelSelector::parse(selector).unwrap_err().message,
+                message,
+                "{selector}"
+            );
         }
     }
 

@@ -21,7 +21,11 @@ use crate::{
 
 /// `GET`, `PUT` and `PATCH` of `scale`.
 pub(super) async fn scale(ctx: &Context, method: &Method, media_type: &str, body: Bytes) -> Answer {
-    let paths = ctx.resource.scale.as_ref().ok_or_else(ApiError::no_such_resource)?;
+    let paths = ctx
+        .resource
+        .scale
+        .as_ref()
+        .ok_or_else(ApiError::no_such_resource)?;
     let shape = Shape::negotiate(&ctx.headers, &ctx.query)?;
     if shape != Shape::Full {
         return Err(ApiError::not_acceptable(&[decode::JSON]).into());
@@ -30,7 +34,11 @@ pub(super) async fn scale(ctx: &Context, method: &Method, media_type: &str, body
         let current = ctx.current()?;
         return Ok(respond::json(StatusCode::OK, &scale_of(paths, &current.object)));
     }
-    let options_kind = if *method == Method::PUT { "UpdateOptions" } else { "PatchOptions" };
+    let options_kind = if *method == Method::PUT {
+        "UpdateOptions"
+    } else {
+        "PatchOptions"
+    };
     let gate = ctx.gate(ctx.query.dry_run(options_kind)?);
     for _ in 0..CONFLICT_RETRIES {
         let current = ctx.current()?;
@@ -68,7 +76,9 @@ fn wanted_scale(method: &Method, media_type: &str, body: &[u8], current: &Value)
     match media_type {
         "application/json-patch+json" => patch::json_patch(&current, &changes),
         // A scale has no lists, so that a strategic patch means the same.
-        "application/merge-patch+json" | "application/strategic-merge-patch+json" => patch::merge_patch(&current, &changes),
+        "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
+            patch::merge_patch(&current, &changes)
+        }
         _ => Err(ApiError::unsupported_media_type(&[
             "application/json-patch+json",
             "application/merge-patch+json",
@@ -85,7 +95,10 @@ fn check_scale(ctx: &Context, scale: &Value) -> Result<i64, ApiError> {
             ctx.name()
         )));
     }
-    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default();
+    let replicas = scale
+        .pointer("/spec/replicas")
+        .and_then(Value::as_i64)
+        .unwrap_or_default();
     if replicas >= 0 {
         return Ok(replicas);
     }
@@ -106,7 +119,11 @@ fn scale_of(paths: &ScalePaths, object: &Value) -> Value {
         }
     }
     let mut status = json!({ "replicas": number(&paths.status_replicas) });
-    let selector = paths.label_selector.as_deref().and_then(|path| get_path(object, path)).and_then(selector_text);
+    let selector = paths
+        .label_selector
+        .as_deref()
+        .and_then(|path| get_path(object, path))
+        .and_then(selector_text);
     if let Some(selector) = selector {
         status["selector"] = selector.into();
     }
@@ -124,12 +141,21 @@ fn selector_text(selector: &Value) -> Option<String> {
     match selector {
         Value::String(text) => Some(text.clone()),
         Value::Object(_) => {
-            let labels = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
+            let labels = selector
+                .get("matchLabels")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten();
             let mut terms: Vec<String> = labels
                 .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
                 .collect();
             terms.extend(
-                selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten().filter_map(expression_text),
+                selector
+                    .get("matchExpressions")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(expression_text),
             );
             terms.sort();
             Some(terms.join(","))
@@ -152,7 +178,9 @@ fn expression_text(expression: &Value) -> Option<String> {
 
 /// The value at a path such as `.spec.replicas`.
 fn get_path<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').filter(|name| !name.is_empty()).try_fold(object, |value, name| value.get(name))
+    path.split('.')
+        .filter(|name| !name.is_empty())
+        .try_fold(object, |value, name| value.get(name))
 }
 
 fn set_path(object: &mut Value, path: &str, value: Value) {
@@ -180,7 +208,10 @@ pub(super) async fn bind(ctx: &Context, media_type: &str, body: Bytes) -> Answer
     if meta::name(&binding) != ctx.name() {
         return Err(ApiError::bad_request("name in URL does not match name in Binding object").into());
     }
-    let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default();
+    let node = binding
+        .pointer("/target/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if node.is_empty() {
         return Err(ApiError::bad_request("Binding \"\" is invalid: target.name: Required value").into());
     }
@@ -211,11 +242,21 @@ pub(super) async fn bind(ctx: &Context, media_type: &str, body: Bytes) -> Answer
 fn bound(resource: &ResourceType, ctx: &Context, current: &Stored, node: &str) -> Result<Value, ApiError> {
     let refuse = |why: String| Err(ApiError::conflict_on(resource, "pods/binding", ctx.name(), &why));
     if meta::is_deleting(&current.object) {
-        return refuse(format!("pod {} is being deleted, cannot be assigned to a host", ctx.name()));
+        return refuse(format!(
+            "pod {} is being deleted, cannot be assigned to a host",
+            ctx.name()
+        ));
     }
-    let bound_to = current.object.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+    let bound_to = current
+        .object
+        .pointer("/spec/nodeName")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     if !bound_to.is_empty() {
-        return refuse(format!("pod {} is already assigned to node \"{bound_to}\"", ctx.name()));
+        return refuse(format!(
+            "pod {} is already assigned to node \"{bound_to}\"",
+            ctx.name()
+        ));
     }
     let mut object = Value::clone(&current.object);
     meta::child_mut(&mut object, "spec").insert("nodeName".to_owned(), node.into());
@@ -244,7 +285,10 @@ mod tests {
         let mut object = json!({"spec": {"a": 1}});
         set_path(&mut object, ".spec.replicas", 3.into());
         set_path(&mut object, ".status.deep.replicas", 4.into());
-        assert_eq!(object, json!({"spec": {"a": 1, "replicas": 3}, "status": {"deep": {"replicas": 4}}}));
+        assert_eq!(
+            object,
+            json!({"spec": {"a": 1, "replicas": 3}, "status": {"deep": {"replicas": 4}}})
+        );
         assert_eq!(get_path(&object, ".status.deep.replicas"), Some(&json!(4)));
         assert_eq!(get_path(&object, ".nope.x"), None);
     }

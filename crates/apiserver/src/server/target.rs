@@ -31,11 +31,18 @@ impl Target {
             segments.pop();
         }
         let mut segments = segments.into_iter();
-        let mut target = Self { group, version, ..Self::default() };
+        let mut target = Self {
+            group,
+            version,
+            ..Self::default()
+        };
         let first = segments.next().filter(|first| !first.is_empty())?;
         if first == "namespaces" {
             let Some(namespace) = segments.next() else {
-                return Some(Self { resource: first, ..target });
+                return Some(Self {
+                    resource: first,
+                    ..target
+                });
             };
             match segments.next() {
                 // Everything below a namespace is a resource in it, but for the namespace's own subresources.
@@ -44,7 +51,12 @@ impl Target {
                     target.resource = resource;
                 }
                 subresource => {
-                    return Some(Self { resource: first, name: Some(namespace), subresource, ..target });
+                    return Some(Self {
+                        resource: first,
+                        name: Some(namespace),
+                        subresource,
+                        ..target
+                    });
                 }
             }
         } else {
@@ -83,7 +95,10 @@ fn decode(segment: &str) -> String {
     let mut rest = segment.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
         let hex = tail.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
-        match hex.filter(|_| first == b'%').and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+        match hex
+            .filter(|_| first == b'%')
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+        {
             Some(byte) => {
                 bytes.push(byte);
                 rest = &tail[2..];
@@ -103,7 +118,13 @@ mod tests {
 
     fn parse(path: &str) -> (String, String, Option<String>, Option<String>, Option<String>) {
         let target = Target::parse(path).unwrap();
-        (target.group, target.resource, target.namespace, target.name, target.subresource)
+        (
+            target.group,
+            target.resource,
+            target.namespace,
+            target.name,
+            target.subresource,
+        )
     }
 
     fn some(text: &str) -> Option<String> {
@@ -112,16 +133,37 @@ mod tests {
 
     #[test]
     fn paths_are_taken_apart() {
-        assert_eq!(parse("/api/v1/pods"), (String::new(), "pods".into(), None, None, None));
+        assert_eq!(
+            parse("/api/v1/pods"),
+            (String::new(), "pods".into(), None, None, None)
+        );
         assert_eq!(
             parse("/apis/apps/v1/namespaces/a/deployments/b/scale"),
-            ("apps".into(), "deployments".into(), some("a"), some("b"), some("scale"))
+            (
+                "apps".into(),
+                "deployments".into(),
+                some("a"),
+                some("b"),
+                some("scale")
+            )
         );
-        assert_eq!(parse("/api/v1/namespaces"), (String::new(), "namespaces".into(), None, None, None));
-        assert_eq!(parse("/api/v1/namespaces/a"), (String::new(), "namespaces".into(), None, some("a"), None));
+        assert_eq!(
+            parse("/api/v1/namespaces"),
+            (String::new(), "namespaces".into(), None, None, None)
+        );
+        assert_eq!(
+            parse("/api/v1/namespaces/a"),
+            (String::new(), "namespaces".into(), None, some("a"), None)
+        );
         assert_eq!(
             parse("/api/v1/namespaces/a/status"),
-            (String::new(), "namespaces".into(), None, some("a"), some("status"))
+            (
+                String::new(),
+                "namespaces".into(),
+                None,
+                some("a"),
+                some("status")
+            )
         );
         assert_eq!(Target::parse("/api/v1"), None);
         assert_eq!(Target::parse("/version"), None);
@@ -130,8 +172,17 @@ mod tests {
     #[test]
     fn names_may_carry_a_port_and_percent_encoding() {
         let target = Target::parse("/api/v1/namespaces/a/services/b:http/proxy/v1/models/").unwrap();
-        assert_eq!((target.name.as_deref(), target.subresource.as_deref()), (Some("b:http"), Some("proxy")));
-        assert_eq!(Target::parse("/api/v1/namespaces/a/pods/x%2Fy").unwrap().name.as_deref(), Some("x/y"));
+        assert_eq!(
+            (target.name.as_deref(), target.subresource.as_deref()),
+            (Some("b:http"), Some("proxy"))
+        );
+        assert_eq!(
+            Target::parse("/api/v1/namespaces/a/pods/x%2Fy")
+                .unwrap()
+                .name
+                .as_deref(),
+            Some("x/y")
+        );
     }
 
     #[test]

@@ -37,7 +37,9 @@ pub(super) async fn update(ctx: &Context, media_type: &str, body: Bytes) -> Answ
         let current = ctx.current()?;
         check_uid(ctx, &sent, &current.object)?;
         match version {
-            Some(version) if version != current.revision => return Err(ApiError::stale(resource, ctx.name()).into()),
+            Some(version) if version != current.revision => {
+                return Err(ApiError::stale(resource, ctx.name()).into());
+            }
             None if !rules::allows_unconditional_update(resource) => return Err(version_required(ctx).into()),
             _ => {}
         }
@@ -78,9 +80,13 @@ pub(super) async fn finish(
     let resource = &*ctx.resource;
     let Admitted { mut object, warnings } = admitted;
     if rules::is_definition(resource) {
-        crd::prepare(&mut object, Some(&current.object), &ctx.server.registry, ctx.server.now()).map_err(
-            |causes| Failed::Abort(ApiError::invalid(resource, ctx.name(), causes).into()),
-        )?;
+        crd::prepare(
+            &mut object,
+            Some(&current.object),
+            &ctx.server.registry,
+            ctx.server.now(),
+        )
+        .map_err(|causes| Failed::Abort(ApiError::invalid(resource, ctx.name(), causes).into()))?;
     }
     if rules::is_namespace(resource) {
         super::create::label_namespace(&mut object);
@@ -94,7 +100,11 @@ pub(super) async fn finish(
         resource: resource.qualified_name().into(),
         key: ctx.key(),
         expected: Expected::Version(current.revision),
-        change: if removed { Change::Delete(object.clone()) } else { Change::Put(object.clone()) },
+        change: if removed {
+            Change::Delete(object.clone())
+        } else {
+            Change::Put(object.clone())
+        },
         needs: None,
     };
     let stored = ctx.server.commit(gate, write).await?;
@@ -114,7 +124,10 @@ pub(crate) fn is_released(resource: &crate::resource::ResourceType, object: &Val
         return meta::strings(object.pointer("/spec/finalizers")).is_empty();
     }
     // A pod also waits for its node, which deletes it once more without grace.
-    meta::get(object, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default() == 0
+    meta::get(object, "deletionGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or_default()
+        == 0
 }
 
 /// The resource version that the caller read, where it says so.

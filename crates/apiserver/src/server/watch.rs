@@ -40,8 +40,13 @@ pub(crate) fn watch(ctx: Context) -> Answer {
     let body = StreamBody::new(stream.frames());
     let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = StatusCode::OK;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+    response.headers_mut().insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
     Ok(response)
 }
 
@@ -181,12 +186,19 @@ impl Stream {
     /// Whether the resource is no longer served: its definition was deleted.
     fn is_withdrawn(&self) -> bool {
         let resource = &self.ctx.resource;
-        self.ctx.server.registry.lookup(&resource.group, &resource.version, &resource.plural).is_none()
+        self.ctx
+            .server
+            .registry
+            .lookup(&resource.group, &resource.version, &resource.plural)
+            .is_none()
     }
 
     /// The event as this watch sees it: an object that enters or leaves the selection is added or deleted.
     fn event(&self, event: &Event) -> Option<Bytes> {
-        let before = event.previous.as_ref().is_some_and(|stored| self.selection.matches(&event.key, &stored.object));
+        let before = event
+            .previous
+            .as_ref()
+            .is_some_and(|stored| self.selection.matches(&event.key, &stored.object));
         let now = event.kind != EventKind::Deleted && self.selection.matches(&event.key, &event.object);
         let kind = match (before, now) {
             (false, false) => return None,
@@ -196,7 +208,10 @@ impl Stream {
         };
         if kind == "DELETED" && event.kind == EventKind::Modified {
             // What left the selection is shown as it last was in it, at the version of the change.
-            let mut object = event.previous.as_ref().map(|stored| Value::clone(&stored.object))?;
+            let mut object = event
+                .previous
+                .as_ref()
+                .map(|stored| Value::clone(&stored.object))?;
             super::meta::set(&mut object, "resourceVersion", event.revision.to_string());
             return Some(self.line(kind, &object));
         }
@@ -204,7 +219,9 @@ impl Stream {
     }
 
     fn line(&self, kind: &str, object: &Value) -> Bytes {
-        let object = self.shape.object(&self.ctx.resource, object, self.ctx.server.now());
+        let object = self
+            .shape
+            .object(&self.ctx.resource, object, self.ctx.server.now());
         line(kind, &object)
     }
 
@@ -256,7 +273,11 @@ struct Report {
 impl Drop for Report {
     fn drop(&mut self) {
         if let Some(faults) = &self.server.faults {
-            faults.observe(&self.call, &self.fault, &Outcome::WatchEnded { events: self.events });
+            faults.observe(
+                &self.call,
+                &self.fault,
+                &Outcome::WatchEnded { events: self.events },
+            );
         }
     }
 }

@@ -11,7 +11,9 @@ use std::{
     sync::Arc,
 };
 
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, backends::FileBackend};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, backends::FileBackend,
+};
 use serde_json::Value;
 
 use super::{Key, Stored};
@@ -55,8 +57,10 @@ pub(super) struct Entry {
 impl Log {
     /// Opens the file, creating it where it is missing (readable by its owner only), and reads it whole.
     pub(crate) fn open(path: &Path) -> Result<(Self, Loaded), OpenError> {
-        let storage =
-            |source: BoxError| OpenError::Storage { path: path.to_owned(), source };
+        let storage = |source: BoxError| OpenError::Storage {
+            path: path.to_owned(),
+            source,
+        };
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -66,7 +70,9 @@ impl Log {
             .open(path)
             .map_err(|error| storage(error.into()))?;
         let in_use_or_broken = |error| match error {
-            DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.to_owned() },
+            DatabaseError::DatabaseAlreadyOpen => OpenError::InUse {
+                path: path.to_owned(),
+            },
             other => storage(other.into()),
         };
         let backend = FileBackend::new(file).map_err(in_use_or_broken)?;
@@ -77,7 +83,11 @@ impl Log {
         prepare(&database).map_err(storage)?;
         let found = format(&database).map_err(storage)?;
         if found > FORMAT {
-            return Err(OpenError::NewerFormat { path: PathBuf::from(path), found, supported: FORMAT });
+            return Err(OpenError::NewerFormat {
+                path: PathBuf::from(path),
+                found,
+                supported: FORMAT,
+            });
         }
         let loaded = load(&database).map_err(storage)?;
         Ok((Self::Disk(Arc::new(database)), loaded))
@@ -112,14 +122,20 @@ fn prepare(database: &Database) -> Result<(), BoxError> {
 
 fn format(database: &Database) -> Result<u64, BoxError> {
     let transaction = database.begin_read()?;
-    let format = transaction.open_table(META)?.get("format")?.map(|value| value.value());
+    let format = transaction
+        .open_table(META)?
+        .get("format")?
+        .map(|value| value.value());
     format.ok_or_else(|| "the file says no format".into())
 }
 
 fn load(database: &Database) -> Result<Loaded, BoxError> {
     let transaction = database.begin_read()?;
-    let revision =
-        transaction.open_table(META)?.get("revision")?.map(|value| value.value()).unwrap_or_default();
+    let revision = transaction
+        .open_table(META)?
+        .get("revision")?
+        .map(|value| value.value())
+        .unwrap_or_default();
     let mut objects = Vec::new();
     let mut last: Option<Arc<str>> = None;
     for row in transaction.open_table(OBJECTS)?.iter()? {
@@ -161,5 +177,10 @@ fn write(database: &Database, revision: u64, entries: &[Entry]) -> Result<(), Bo
 }
 
 fn revision_of(object: &Value) -> Option<u64> {
-    object.get("metadata")?.get("resourceVersion")?.as_str()?.parse().ok()
+    object
+        .get("metadata")?
+        .get("resourceVersion")?
+        .as_str()?
+        .parse()
+        .ok()
 }

@@ -36,7 +36,10 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
     }
 }
 
@@ -108,7 +111,11 @@ impl Store {
         let (commands, receiver) = mpsc::channel(QUEUE);
         let (visible_sender, visible) = watch::channel(loaded.revision);
         tokio::spawn(Writer::new(state.clone(), log, visible_sender).run(receiver));
-        Self { state, commands, visible }
+        Self {
+            state,
+            commands,
+            visible,
+        }
     }
 
     /// The object as it is now.
@@ -155,19 +162,30 @@ impl Store {
     /// Where history does not reach back so far.
     pub(crate) fn watch(&self, resource: Option<Arc<str>>, revision: u64) -> Result<Watcher, Compacted> {
         self.read(|state| state.check(revision))?;
-        Ok(Watcher::new(self.state.clone(), self.visible.clone(), resource, revision))
+        Ok(Watcher::new(
+            self.state.clone(),
+            self.visible.clone(),
+            resource,
+            revision,
+        ))
     }
 
     /// Makes one change. Returns the object with its new resource version.
     pub(crate) async fn commit(&self, write: Write) -> Result<Stored, CommitError> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Write(write, reply)).await.map_err(|_| CommitError::Closed)?;
+        self.commands
+            .send(Command::Write(Box::new(write), reply))
+            .await
+            .map_err(|_| CommitError::Closed)?;
         answer.await.map_err(|_| CommitError::Closed)?
     }
 
     /// Forgets history: watches and lists of older resource versions are told to start over.
     pub(crate) fn compact(&self) {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).compact();
+        self.state
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .compact();
     }
 
     /// Finishes the writes in line, closes the log and ends the watches. Later writes fail.

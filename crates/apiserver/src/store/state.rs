@@ -70,7 +70,13 @@ impl State {
         for (resource, key, stored) in objects {
             resources.entry(resource).or_default().insert(key, stored);
         }
-        Self { revision, compacted: revision, resources, history: VecDeque::new(), capacity }
+        Self {
+            revision,
+            compacted: revision,
+            resources,
+            history: VecDeque::new(),
+            capacity,
+        }
     }
 
     pub(super) fn revision(&self) -> u64 {
@@ -86,12 +92,23 @@ impl State {
     }
 
     pub(super) fn resources(&self) -> Vec<Arc<str>> {
-        self.resources.iter().filter(|(_, objects)| !objects.is_empty()).map(|(name, _)| name.clone()).collect()
+        self.resources
+            .iter()
+            .filter(|(_, objects)| !objects.is_empty())
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     pub(super) fn list(&self, resource: &str, namespace: Option<&str>) -> Snapshot {
-        let objects = self.resources.get(resource).map(|all| within(all, namespace)).unwrap_or_default();
-        Snapshot { revision: self.revision, objects }
+        let objects = self
+            .resources
+            .get(resource)
+            .map(|all| within(all, namespace))
+            .unwrap_or_default();
+        Snapshot {
+            revision: self.revision,
+            objects,
+        }
     }
 
     /// Takes the changes after `revision` back, newest first.
@@ -103,7 +120,12 @@ impl State {
     ) -> Result<Snapshot, Compacted> {
         self.check(revision)?;
         let mut objects = self.resources.get(resource).cloned().unwrap_or_default();
-        for event in self.history.iter().rev().take_while(|event| event.revision > revision) {
+        for event in self
+            .history
+            .iter()
+            .rev()
+            .take_while(|event| event.revision > revision)
+        {
             if &*event.resource != resource {
                 continue;
             }
@@ -112,12 +134,21 @@ impl State {
                 None => objects.remove(&event.key),
             };
         }
-        Ok(Snapshot { revision: revision.min(self.revision), objects: within(&objects, namespace) })
+        Ok(Snapshot {
+            revision: revision.min(self.revision),
+            objects: within(&objects, namespace),
+        })
     }
 
     /// Whether history holds everything after `revision`.
     pub(super) fn check(&self, revision: u64) -> Result<(), Compacted> {
-        if revision < self.compacted { Err(Compacted { oldest: self.compacted }) } else { Ok(()) }
+        if revision < self.compacted {
+            Err(Compacted {
+                oldest: self.compacted,
+            })
+        } else {
+            Ok(())
+        }
     }
 
     /// The events after `revision`, in order.
@@ -135,7 +166,10 @@ impl State {
             if event.kind == EventKind::Deleted {
                 objects.remove(&event.key);
             } else {
-                let stored = Stored { revision: event.revision, object: event.object.clone() };
+                let stored = Stored {
+                    revision: event.revision,
+                    object: event.object.clone(),
+                };
                 objects.insert(event.key.clone(), stored);
             }
             self.history.push_back(event);
@@ -155,7 +189,10 @@ impl State {
 
 fn within(objects: &Objects, namespace: Option<&str>) -> Vec<(Key, Stored)> {
     let Some(namespace) = namespace else {
-        return objects.iter().map(|(key, stored)| (key.clone(), stored.clone())).collect();
+        return objects
+            .iter()
+            .map(|(key, stored)| (key.clone(), stored.clone()))
+            .collect();
     };
     let first = Key::new(namespace, "");
     objects

@@ -21,7 +21,13 @@ fn disk(path: &Path) -> Store {
 }
 
 fn write(name: &str, expected: Expected, change: Change) -> Write {
-    Write { resource: RESOURCE.into(), key: Key::new("default", name), expected, change, needs: None }
+    Write {
+        resource: RESOURCE.into(),
+        key: Key::new("default", name),
+        expected,
+        change,
+        needs: None,
+    }
 }
 
 fn object(name: &str, size: i64) -> Value {
@@ -29,11 +35,17 @@ fn object(name: &str, size: i64) -> Value {
 }
 
 async fn put(store: &Store, name: &str, expected: Expected, size: i64) -> Result<Stored, CommitError> {
-    store.commit(write(name, expected, Change::Put(object(name, size)))).await
+    store
+        .commit(write(name, expected, Change::Put(object(name, size))))
+        .await
 }
 
 fn names(snapshot: &Snapshot) -> Vec<&str> {
-    snapshot.objects.iter().map(|(key, _)| key.name.as_str()).collect()
+    snapshot
+        .objects
+        .iter()
+        .map(|(key, _)| key.name.as_str())
+        .collect()
 }
 
 #[tokio::test]
@@ -52,12 +64,24 @@ async fn one_counter_numbers_every_change() {
 async fn only_the_expected_state_is_changed() {
     let store = memory(100);
     let needs = Some(("namespaces".into(), Key::new("", "default")));
-    let lost = Write { needs, ..write("a", Expected::Absent, Change::Put(object("a", 1))) };
+    let lost = Write {
+        needs,
+        ..write("a", Expected::Absent, Change::Put(object("a", 1)))
+    };
     assert_eq!(store.commit(lost).await, Err(CommitError::Missing));
     put(&store, "a", Expected::Absent, 1).await.unwrap();
-    assert_eq!(put(&store, "a", Expected::Absent, 2).await, Err(CommitError::Conflict));
-    assert_eq!(put(&store, "a", Expected::Version(7), 2).await, Err(CommitError::Conflict));
-    assert_eq!(put(&store, "b", Expected::Version(1), 2).await, Err(CommitError::Conflict));
+    assert_eq!(
+        put(&store, "a", Expected::Absent, 2).await,
+        Err(CommitError::Conflict)
+    );
+    assert_eq!(
+        put(&store, "a", Expected::Version(7), 2).await,
+        Err(CommitError::Conflict)
+    );
+    assert_eq!(
+        put(&store, "b", Expected::Version(1), 2).await,
+        Err(CommitError::Conflict)
+    );
     assert_eq!(store.revision(), 1, "a refused write takes no number");
 }
 
@@ -66,7 +90,11 @@ async fn of_many_writers_of_one_version_one_wins() {
     let store = memory(1000);
     put(&store, "a", Expected::Absent, 0).await.unwrap();
     let tries = (0..50).map(|size| put(&store, "a", Expected::Version(1), size));
-    let won = futures::future::join_all(tries).await.into_iter().filter(Result::is_ok).count();
+    let won = futures::future::join_all(tries)
+        .await
+        .into_iter()
+        .filter(Result::is_ok)
+        .count();
     assert_eq!((won, store.revision()), (1, 2));
 }
 
@@ -75,23 +103,47 @@ async fn watchers_see_every_change_once_and_in_order() {
     let store = memory(100);
     let mut watcher = store.watch(Some(RESOURCE.into()), 0).unwrap();
     put(&store, "a", Expected::Absent, 1).await.unwrap();
-    let other = Write { resource: "others".into(), ..write("x", Expected::Absent, Change::Put(object("x", 1))) };
+    let other = Write {
+        resource: "others".into(),
+        ..write("x", Expected::Absent, Change::Put(object("x", 1)))
+    };
     store.commit(other).await.unwrap();
     put(&store, "a", Expected::Version(1), 2).await.unwrap();
     let gone = store.get(RESOURCE, &Key::new("default", "a")).unwrap();
-    store.commit(write("a", Expected::Version(3), Change::Delete(Value::clone(&gone.object)))).await.unwrap();
+    store
+        .commit(write(
+            "a",
+            Expected::Version(3),
+            Change::Delete(Value::clone(&gone.object)),
+        ))
+        .await
+        .unwrap();
     let mut seen = Vec::new();
     while let Some(event) = watcher.try_next().unwrap() {
-        seen.push((event.revision, event.kind, event.previous.map(|stored| stored.revision)));
+        seen.push((
+            event.revision,
+            event.kind,
+            event.previous.map(|stored| stored.revision),
+        ));
     }
     assert_eq!(
         seen,
-        [(1, EventKind::Added, None), (3, EventKind::Modified, Some(1)), (4, EventKind::Deleted, Some(3))]
+        [
+            (1, EventKind::Added, None),
+            (3, EventKind::Modified, Some(1)),
+            (4, EventKind::Deleted, Some(3))
+        ]
     );
     assert_eq!(watcher.position(), Some(4));
     store.close().await;
-    assert!(watcher.next().await.unwrap().is_none(), "a closed store ends its watches");
-    assert_eq!(put(&store, "b", Expected::Absent, 1).await, Err(CommitError::Closed));
+    assert!(
+        watcher.next().await.unwrap().is_none(),
+        "a closed store ends its watches"
+    );
+    assert_eq!(
+        put(&store, "b", Expected::Absent, 1).await,
+        Err(CommitError::Closed)
+    );
 }
 
 #[tokio::test]
@@ -99,7 +151,9 @@ async fn history_is_bounded() {
     let store = memory(3);
     let mut slow = store.watch(None, 0).unwrap();
     for index in 0..5 {
-        put(&store, &format!("w{index}"), Expected::Absent, 1).await.unwrap();
+        put(&store, &format!("w{index}"), Expected::Absent, 1)
+            .await
+            .unwrap();
     }
     assert_eq!(slow.try_next().unwrap_err(), Compacted { oldest: 2 });
     assert_eq!(store.watch(None, 1).unwrap_err(), Compacted { oldest: 2 });
@@ -114,7 +168,10 @@ async fn a_list_shows_the_past_as_it_was() {
     put(&store, "a", Expected::Absent, 1).await.unwrap();
     put(&store, "b", Expected::Absent, 1).await.unwrap();
     put(&store, "a", Expected::Version(1), 2).await.unwrap();
-    store.commit(write("b", Expected::Version(2), Change::Delete(object("b", 1)))).await.unwrap();
+    store
+        .commit(write("b", Expected::Version(2), Change::Delete(object("b", 1))))
+        .await
+        .unwrap();
     put(&store, "c", Expected::Absent, 1).await.unwrap();
     let at = |revision| store.list_at(RESOURCE, None, revision).unwrap();
     assert_eq!(names(&at(1)), ["a"]);
@@ -134,13 +191,23 @@ async fn a_reopened_file_has_the_same_objects_and_goes_on_counting() {
     put(&store, "a", Expected::Absent, 1).await.unwrap();
     put(&store, "b", Expected::Absent, 1).await.unwrap();
     let last = put(&store, "a", Expected::Version(1), 2).await.unwrap();
-    store.commit(write("b", Expected::Version(2), Change::Delete(object("b", 1)))).await.unwrap();
+    store
+        .commit(write("b", Expected::Version(2), Change::Delete(object("b", 1))))
+        .await
+        .unwrap();
     store.close().await;
 
     let store = disk(&path);
     assert_eq!(store.revision(), 4);
-    assert_eq!(store.list(RESOURCE, None).objects, [(Key::new("default", "a"), last)]);
-    assert_eq!(store.watch(None, 3).unwrap_err(), Compacted { oldest: 4 }, "history is gone");
+    assert_eq!(
+        store.list(RESOURCE, None).objects,
+        [(Key::new("default", "a"), last)]
+    );
+    assert_eq!(
+        store.watch(None, 3).unwrap_err(),
+        Compacted { oldest: 4 },
+        "history is gone"
+    );
     assert_eq!(put(&store, "c", Expected::Absent, 1).await.unwrap().revision, 5);
     store.close().await;
 }
@@ -152,7 +219,11 @@ async fn what_was_acknowledged_is_in_the_file_before_anything_is_closed() {
     let store = disk(&path);
     let writes = (0..100).map(|index| {
         let store = store.clone();
-        async move { put(&store, &format!("w{index:02}"), Expected::Absent, index).await.unwrap() }
+        async move {
+            put(&store, &format!("w{index:02}"), Expected::Absent, index)
+                .await
+                .unwrap()
+        }
     });
     futures::future::join_all(writes).await;
     // As after kill -9: the file is read while its writer never closed it.
@@ -184,11 +255,18 @@ async fn a_file_of_a_newer_program_is_left_alone() {
     let database = Database::open(&path).unwrap();
     let transaction = database.begin_write().unwrap();
     let meta: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-    transaction.open_table(meta).unwrap().insert("format", log::FORMAT + 1).unwrap();
+    transaction
+        .open_table(meta)
+        .unwrap()
+        .insert("format", log::FORMAT + 1)
+        .unwrap();
     transaction.commit().unwrap();
     drop(database);
     let error = Log::open(&path).unwrap_err();
-    assert!(matches!(error, OpenError::NewerFormat { found, supported, .. } if found == supported + 1), "{error}");
+    assert!(
+        matches!(error, OpenError::NewerFormat { found, supported, .. } if found == supported + 1),
+        "{error}"
+    );
     assert!(error.to_string().contains("use the newer program"), "{error}");
 }
 

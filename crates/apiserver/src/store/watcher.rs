@@ -30,7 +30,13 @@ impl Watcher {
         resource: Option<Arc<str>>,
         revision: u64,
     ) -> Self {
-        Self { state, visible, resource, seen: revision, ready: VecDeque::new() }
+        Self {
+            state,
+            visible,
+            resource,
+            seen: revision,
+            ready: VecDeque::new(),
+        }
     }
 
     /// The next event, when there is one. `Ok(None)` when the store is closed. Safe to cancel.
@@ -59,7 +65,8 @@ impl Watcher {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
             // A watch may start at a version from the future: it waits for what comes after that.
             if state.revision() > self.seen {
-                let wanted = |event: &&Event| self.resource.as_ref().is_none_or(|name| *name == event.resource);
+                let wanted =
+                    |event: &&Event| self.resource.as_ref().is_none_or(|name| *name == event.resource);
                 self.ready = state.events_after(self.seen)?.filter(wanted).cloned().collect();
                 self.seen = state.revision();
             }

@@ -19,7 +19,7 @@ pub(super) type Reply = oneshot::Sender<Result<Stored, CommitError>>;
 
 #[derive(Debug)]
 pub(super) enum Command {
-    Write(Write, Reply),
+    Write(Box<Write>, Reply),
     Close(oneshot::Sender<()>),
 }
 
@@ -54,12 +54,15 @@ impl Writer {
         let mut waiting = Vec::with_capacity(BATCH);
         while commands.recv_many(&mut waiting, BATCH).await > 0 {
             let mut closed = None;
-            let mut batch = Batch { revision: self.state().revision(), ..Batch::default() };
+            let mut batch = Batch {
+                revision: self.state().revision(),
+                ..Batch::default()
+            };
             for command in waiting.drain(..) {
                 match command {
                     // Writes that were in line behind the close are refused with it.
                     Command::Write(_, reply) if closed.is_some() => refuse(reply, CommitError::Closed),
-                    Command::Write(write, reply) => self.decide(&mut batch, write, reply),
+                    Command::Write(write, reply) => self.decide(&mut batch, *write, reply),
                     Command::Close(done) => closed = Some(done),
                 }
             }
@@ -86,11 +89,19 @@ impl Writer {
     }
 
     fn decide(&self, batch: &mut Batch, write: Write, reply: Reply) {
-        let Write { resource, key, expected, change, needs } = write;
+        let Write {
+            resource,
+            key,
+            expected,
+            change,
+            needs,
+        } = write;
         let previous = self.current(batch, &resource, &key);
         let as_expected = match expected {
             Expected::Absent => previous.is_none(),
-            Expected::Version(revision) => previous.as_ref().is_some_and(|stored| stored.revision == revision),
+            Expected::Version(revision) => previous
+                .as_ref()
+                .is_some_and(|stored| stored.revision == revision),
         };
         if !as_expected {
             return refuse(reply, CommitError::Conflict);
@@ -112,11 +123,28 @@ impl Writer {
         };
         if let Log::Disk(_) = self.log {
             let json = (!deleted).then(|| object.to_string().into_bytes());
-            batch.entries.push(Entry { resource: resource.clone(), key: key.clone(), json });
+            batch.entries.push(Entry {
+                resource: resource.clone(),
+                key: key.clone(),
+                json,
+            });
         }
-        let stored = Stored { revision, object: Arc::new(object) };
-        batch.pending.insert((resource.clone(), key.clone()), (!deleted).then(|| stored.clone()));
-        batch.events.push(Event { revision, resource, key, kind, object: stored.object.clone(), previous });
+        let stored = Stored {
+            revision,
+            object: Arc::new(object),
+        };
+        batch.pending.insert(
+            (resource.clone(), key.clone()),
+            (!deleted).then(|| stored.clone()),
+        );
+        batch.events.push(Event {
+            revision,
+            resource,
+            key,
+            kind,
+            object: stored.object.clone(),
+            previous,
+        });
         batch.replies.push((reply, stored));
     }
 
@@ -124,7 +152,13 @@ impl Writer {
         if batch.events.is_empty() {
             return;
         }
-        let Batch { events, entries, replies, revision, .. } = batch;
+        let Batch {
+            events,
+            entries,
+            replies,
+            revision,
+            ..
+        } = batch;
         if let Err(error) = self.log.commit(revision, entries).await {
             tracing::error!(%error, writes = replies.len(), "cannot write to the data file");
             let error = CommitError::Log(error.to_string());
@@ -133,7 +167,10 @@ impl Writer {
             }
             return;
         }
-        self.state.write().unwrap_or_else(PoisonError::into_inner).apply(events);
+        self.state
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .apply(events);
         self.visible.send_replace(revision);
         for (reply, stored) in replies {
             // A caller that gave up does not undo its write.

@@ -78,7 +78,7 @@ async fn what_is_not_there_is_not_found() {
     let (code, page) = api.raw("GET", "/apis/nobody.example.com/v1/things", &[], ()).await;
     assert_eq!((code, page), (404, json!("404 page not found\n")));
 
-    let nowhere = widgets.path.replace(&api.namespace, "no-such-namespace");
+    let nowhere = widgets.path.replace(&format!("/namespaces/{}/", api.namespace), "/namespaces/no-such-namespace/");
     let lost = api.raw("POST", &nowhere, &[], widgets.widget("a", json!({"spec": {"size": 1}}))).await;
     assert_eq!(refusal(&lost), (404, "NotFound", "namespaces \"no-such-namespace\" not found"));
 }
@@ -245,7 +245,7 @@ async fn unknown_and_double_fields_are_refused_when_asked() {
 #[tokio::test]
 async fn bodies_are_read_in_json_and_yaml_and_nothing_else() {
     let widgets = Widgets::start().await;
-    let yaml = format!("apiVersion: {}\nkind: Widget\nmetadata: {{name: y}}\nspec: {{size: 4}}\n", widgets.api_version);
+    let yaml = format!("apiVersion: {}\nkind: Widget\nmetadata: {{name: from-yaml}}\nspec: {{size: 4}}\n", widgets.api_version);
     let api = &widgets.api;
     let (code, stored) = api.raw("POST", &widgets.path, &[("content-type", "application/yaml")], yaml.as_str()).await;
     assert_eq!((code, &stored["spec"]["size"]), (201, &json!(4)), "{stored}");
@@ -257,7 +257,7 @@ async fn bodies_are_read_in_json_and_yaml_and_nothing_else() {
         let answer = api.raw("POST", &widgets.path, &headers, broken).await;
         assert_eq!(refusal(&answer).0, 400, "{broken}: {}", answer.1);
     }
-    let (code, status) = widgets.patch("y", "application/strategic-merge-patch+json", json!({})).await;
+    let (code, status) = widgets.patch("from-yaml", "application/strategic-merge-patch+json", json!({})).await;
     assert_eq!((code, &status["reason"]), (415, &json!("UnsupportedMediaType")), "custom resources have no such patch");
     let (code, _) =
         api.raw("GET", &widgets.path, &[("accept", "application/x-nothing")], ()).await;

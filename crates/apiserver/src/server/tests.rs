@@ -1,1 +1,0 @@
-//! The server as its callers see it.
