@@ -7,7 +7,12 @@ use clap::{Args, Parser, Subcommand};
 /// Runs AI agents, their tools and their models, declared as Kubernetes resources: on this machine, with no
 /// cluster, or on any Kubernetes.
 #[derive(Debug, Parser)]
-#[command(name = "kaos", version, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "kaos",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,

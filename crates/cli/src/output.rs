@@ -12,34 +12,57 @@ use kaos_local::ResourceState;
 /// Rows under a heading, each column as wide as its widest cell.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(heading.get(column).map(|cell| cell.len())).max().unwrap_or(0)
+        let cells = rows
+            .iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count());
+        cells
+            .chain(heading.get(column).map(|cell| cell.len()))
+            .max()
+            .unwrap_or(0)
     };
     let line = |cells: Vec<&str>| {
         let last = cells.len().saturating_sub(1);
         let padded = cells.iter().enumerate().map(|(column, cell)| {
-            if column == last { (*cell).to_owned() } else { format!("{cell:<0$}", width(column)) }
+            if column == last {
+                (*cell).to_owned()
+            } else {
+                format!("{cell:<0$}", width(column))
+            }
         });
         padded.collect::<Vec<_>>().join("   ").trim_end().to_owned()
     };
     let mut lines = vec![line(heading.to_vec())];
-    lines.extend(rows.iter().map(|row| line(row.iter().map(String::as_str).collect())));
+    lines.extend(
+        rows.iter()
+            .map(|row| line(row.iter().map(String::as_str).collect())),
+    );
     lines.join("\n")
 }
 
 /// Shows states as they change: a line for each resource that is redrawn on a terminal, and a line for each
 /// change in a pipe. Everything goes to standard error.
 pub(crate) enum Progress {
-    Terminal { all: MultiProgress, bars: BTreeMap<String, ProgressBar> },
-    Pipe { last: BTreeMap<String, String> },
+    Terminal {
+        all: MultiProgress,
+        bars: BTreeMap<String, ProgressBar>,
+    },
+    Pipe {
+        last: BTreeMap<String, String>,
+    },
 }
 
 impl Progress {
     pub(crate) fn new() -> Self {
         if stderr().is_terminal() {
-            Self::Terminal { all: MultiProgress::new(), bars: BTreeMap::new() }
+            Self::Terminal {
+                all: MultiProgress::new(),
+                bars: BTreeMap::new(),
+            }
         } else {
-            Self::Pipe { last: BTreeMap::new() }
+            Self::Pipe {
+                last: BTreeMap::new(),
+            }
         }
     }
 
@@ -108,7 +131,11 @@ fn told(state: &ResourceState) -> String {
     if state.message.is_empty() {
         state.phase.clone()
     } else {
-        format!("{}: {}", state.phase, state.message.lines().collect::<Vec<_>>().join(" / "))
+        format!(
+            "{}: {}",
+            state.phase,
+            state.message.lines().collect::<Vec<_>>().join(" / ")
+        )
     }
 }
 
@@ -133,6 +160,9 @@ mod tests {
     #[test]
     fn columns_line_up_and_lines_have_no_tail() {
         let rows = vec![vec!["a".to_owned(), "Ready".to_owned(), String::new()]];
-        assert_eq!(table(&["NAME", "PHASE", "MESSAGE"], &rows), "NAME   PHASE   MESSAGE\na      Ready");
+        assert_eq!(
+            table(&["NAME", "PHASE", "MESSAGE"], &rows),
+            "NAME   PHASE   MESSAGE\na      Ready"
+        );
     }
 }

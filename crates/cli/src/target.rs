@@ -26,7 +26,10 @@ pub(crate) fn data_dir(global: &Global) -> Result<PathBuf> {
         return Ok(path.clone());
     }
     let here = std::env::current_dir().context("failed to find the current folder")?;
-    let nearest = here.ancestors().map(|folder| folder.join(DATA_DIR)).find(|path| path.is_dir());
+    let nearest = here
+        .ancestors()
+        .map(|folder| folder.join(DATA_DIR))
+        .find(|path| path.is_dir());
     Ok(nearest.unwrap_or_else(|| here.join(DATA_DIR)))
 }
 
@@ -44,33 +47,57 @@ pub(crate) async fn connect(global: &Global) -> Result<Target> {
         from_kubeconfig(global).await?
     } else if kaos_local::running(&data_dir).is_some() {
         let file = data_dir.join("kubeconfig");
-        let kubeconfig = Kubeconfig::read_from(&file)
-            .with_context(|| format!("failed to read {}", file.display()))?;
+        let kubeconfig =
+            Kubeconfig::read_from(&file).with_context(|| format!("failed to read {}", file.display()))?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         (config, format!("local instance in {}", shown(&data_dir)))
     } else if global.data_dir.is_some() {
-        bail!("no instance runs on {}; start one with `kaos up --data-dir {0}`", data_dir.display());
+        bail!(
+            "no instance runs on {}; start one with `kaos up --data-dir {0}`",
+            data_dir.display()
+        );
     } else {
         from_kubeconfig(global).await.with_context(|| {
-            format!("no instance runs on {} and no cluster is configured; start one with `kaos up`", shown(&data_dir))
+            format!(
+                "no instance runs on {} and no cluster is configured; start one with `kaos up`",
+                shown(&data_dir)
+            )
         })?
     };
-    eprintln!("API: {name} ({})", config.cluster_url.to_string().trim_end_matches('/'));
-    let namespace = global.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    Ok(Target { client: Client::try_from(config)?, namespace })
+    eprintln!(
+        "API: {name} ({})",
+        config.cluster_url.to_string().trim_end_matches('/')
+    );
+    let namespace = global
+        .namespace
+        .clone()
+        .unwrap_or_else(|| config.default_namespace.clone());
+    Ok(Target {
+        client: Client::try_from(config)?,
+        namespace,
+    })
 }
 
 async fn from_kubeconfig(global: &Global) -> Result<(Config, String)> {
-    let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions {
+        context: global.context.clone(),
+        ..KubeConfigOptions::default()
+    };
     if let Some(file) = &global.kubeconfig {
         let kubeconfig =
             Kubeconfig::read_from(file).with_context(|| format!("failed to read {}", file.display()))?;
-        let context = global.context.clone().or_else(|| kubeconfig.current_context.clone());
+        let context = global
+            .context
+            .clone()
+            .or_else(|| kubeconfig.current_context.clone());
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
         return Ok((config, named(file.display(), context)));
     }
     let kubeconfig = Kubeconfig::read().context("failed to read the kubeconfig")?;
-    let context = global.context.clone().or_else(|| kubeconfig.current_context.clone());
+    let context = global
+        .context
+        .clone()
+        .or_else(|| kubeconfig.current_context.clone());
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
     Ok((config, named("kubeconfig", context)))
 }

@@ -90,7 +90,10 @@ pub async fn apply(
     let mut refused = Vec::new();
     for manifest in &ordered {
         let api = kinds.api(client, manifest, namespace);
-        let params = PatchParams::apply(FIELD_MANAGER).force().validation_strict().dry_run();
+        let params = PatchParams::apply(FIELD_MANAGER)
+            .force()
+            .validation_strict()
+            .dry_run();
         let name = manifest.object.name_any();
         if let Err(error) = api.patch(&name, &params, &Patch::Apply(&manifest.object)).await {
             let missing_namespace = matches!(&error, kube::Error::Api(status) if status.code == 404);
@@ -108,19 +111,26 @@ pub async fn apply(
     let mut applied = Vec::new();
     for manifest in ordered {
         let api = kinds.api(client, manifest, namespace);
-        applied.push(apply_one(&api, manifest).await.map_err(|error| ApplyError::Failed {
-            place: manifest.place(),
-            kind: manifest.gvk().kind,
-            name: manifest.object.name_any(),
-            message: told(&error),
-        })?);
+        applied.push(
+            apply_one(&api, manifest)
+                .await
+                .map_err(|error| ApplyError::Failed {
+                    place: manifest.place(),
+                    kind: manifest.gvk().kind,
+                    name: manifest.object.name_any(),
+                    message: told(&error),
+                })?,
+        );
     }
     Ok(applied)
 }
 
 async fn apply_one(api: &Api<DynamicObject>, manifest: &Manifest) -> Result<Applied, kube::Error> {
     let name = manifest.object.name_any();
-    let before = api.get_metadata_opt(&name).await?.and_then(|object| object.metadata.resource_version);
+    let before = api
+        .get_metadata_opt(&name)
+        .await?
+        .and_then(|object| object.metadata.resource_version);
     let params = PatchParams::apply(FIELD_MANAGER).force().validation_strict();
     let object = api.patch(&name, &params, &Patch::Apply(&manifest.object)).await?;
     let change = match before {
@@ -128,7 +138,13 @@ async fn apply_one(api: &Api<DynamicObject>, manifest: &Manifest) -> Result<Appl
         before if before == object.metadata.resource_version => Change::Unchanged,
         Some(_) => Change::Configured,
     };
-    Ok(Applied { kind: manifest.gvk().kind, namespace: object.namespace(), name, change, object })
+    Ok(Applied {
+        kind: manifest.gvk().kind,
+        namespace: object.namespace(),
+        name,
+        change,
+        object,
+    })
 }
 
 /// The API resources of the kinds that the manifests name.
@@ -156,12 +172,20 @@ impl Kinds {
                 )),
             }
         }
-        if refused.is_empty() { Ok(Self(kinds)) } else { Err(ApplyError::Refused(refused)) }
+        if refused.is_empty() {
+            Ok(Self(kinds))
+        } else {
+            Err(ApplyError::Refused(refused))
+        }
     }
 
     fn api(&self, client: &Client, manifest: &Manifest, namespace: &str) -> Api<DynamicObject> {
         let fallback = || (ApiResource::from_gvk(&manifest.gvk()), Scope::Namespaced);
-        let (resource, scope) = self.0.get(&key(&manifest.gvk())).cloned().unwrap_or_else(fallback);
+        let (resource, scope) = self
+            .0
+            .get(&key(&manifest.gvk()))
+            .cloned()
+            .unwrap_or_else(fallback);
         match scope {
             Scope::Cluster => Api::all_with(client.clone(), &resource),
             Scope::Namespaced => {

@@ -17,11 +17,18 @@ pub(crate) struct NodeBackend {
 #[async_trait]
 impl Backend for NodeBackend {
     async fn pod_log(&self, namespace: &str, pod: &str, options: LogOptions) -> Result<LogStream, Refusal> {
-        let LogOptions { container, follow, tail_lines, since_seconds, previous, timestamps, limit_bytes } =
-            options;
+        let LogOptions {
+            container,
+            follow,
+            tail_lines,
+            since_seconds,
+            previous,
+            timestamps,
+            limit_bytes,
+        } = options;
         // A time before all times is no limit.
-        let since = since_seconds
-            .and_then(|seconds| self.clock.now().checked_sub(Duration::from_secs(seconds)).ok());
+        let since =
+            since_seconds.and_then(|seconds| self.clock.now().checked_sub(Duration::from_secs(seconds)).ok());
         let options = kaos_node::LogOptions {
             container,
             follow,
@@ -40,7 +47,10 @@ impl Backend for NodeBackend {
         service: &str,
         port: Option<&str>,
     ) -> Result<SocketAddr, Refusal> {
-        self.node.service_address(namespace, service, port).await.map_err(refusal)
+        self.node
+            .service_address(namespace, service, port)
+            .await
+            .map_err(refusal)
     }
 
     async fn pod_address(

@@ -79,7 +79,11 @@ impl DataDir {
             let path = path.to_owned();
             move |source| DataDirError::Io { path, source }
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io(path))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(io(path))?;
         let path = path.canonicalize().map_err(io(path))?;
         // The folder may have been made by somebody else, with other rights: it holds a token and Secrets.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(io(&path))?;
@@ -91,7 +95,10 @@ impl DataDir {
                 let process = read_record(&path).map(|record| record.pid);
                 Err(DataDirError::InUse { path, process })
             }
-            Err(TryLockError::Error(source)) => Err(DataDirError::Io { path: lock_path, source }),
+            Err(TryLockError::Error(source)) => Err(DataDirError::Io {
+                path: lock_path,
+                source,
+            }),
         }
     }
 
@@ -134,13 +141,20 @@ impl DataDir {
         let path = self.path.join(name);
         let draft = self.path.join(format!("{name}.new"));
         let write = || -> io::Result<()> {
-            let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&draft)?;
             file.write_all(contents)?;
             file.sync_all()?;
             fs::rename(&draft, &path)
         };
-        write().map_err(|source| DataDirError::Io { path: path.clone(), source })
+        write().map_err(|source| DataDirError::Io {
+            path: path.clone(),
+            source,
+        })
     }
 
     /// Reads a file of the folder; `None` where it does not exist.
@@ -155,7 +169,13 @@ impl DataDir {
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }
 
 fn read_record(path: &Path) -> Option<Record> {
@@ -184,7 +204,10 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         held.write_record(&Record { pid: 42, api_port: 1 }).unwrap();
         let error = DataDir::lock(&path).unwrap_err().to_string();
-        assert!(error.contains("process 42") && error.contains("kaos down"), "{error}");
+        assert!(
+            error.contains("process 42") && error.contains("kaos down"),
+            "{error}"
+        );
         assert_eq!(running(&path).map(|record| record.pid), Some(42));
         drop(held);
         assert!(running(&path).is_none(), "a record without a lock is history");
@@ -199,7 +222,10 @@ mod tests {
         data.write_private("secret", b"two").unwrap();
         assert_eq!(data.read("secret").unwrap().as_deref(), Some(&b"two"[..]));
         assert_eq!(data.read("nothing").unwrap(), None);
-        let mode = fs::metadata(data.path().join("secret")).unwrap().permissions().mode();
+        let mode = fs::metadata(data.path().join("secret"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 }

@@ -36,9 +36,18 @@ pub fn controllers_config(log_level: &str) -> Config {
     };
     Config {
         images: Images {
-            agent: RoleImage { image: image(IMAGE), args: words(&["serve", "agent"]) },
-            litellm: RoleImage { image: LITELLM_IMAGE.to_owned(), args: Vec::new() },
-            native_proxy: RoleImage { image: image(IMAGE), args: words(&["serve", "proxy"]) },
+            agent: RoleImage {
+                image: image(IMAGE),
+                args: words(&["serve", "agent"]),
+            },
+            litellm: RoleImage {
+                image: LITELLM_IMAGE.to_owned(),
+                args: Vec::new(),
+            },
+            native_proxy: RoleImage {
+                image: image(IMAGE),
+                args: words(&["serve", "proxy"]),
+            },
         },
         runtimes: BTreeMap::from([("python-string".to_owned(), tools)]),
         cluster_domain: "cluster.local".to_owned(),

@@ -24,7 +24,10 @@ pub(crate) struct Identity {
 impl Identity {
     /// The identity of a data folder, made at its first use.
     pub(crate) fn of(data: &DataDir, seams: &Seams) -> Result<Self, DataDirError> {
-        let damaged = |reason: String| DataDirError::Damaged { path: data.path().join(FILE), reason };
+        let damaged = |reason: String| DataDirError::Damaged {
+            path: data.path().join(FILE),
+            reason,
+        };
         if let Some(bytes) = data.read(FILE)? {
             return serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()));
         }
@@ -41,6 +44,9 @@ impl Identity {
 
     /// The part that the HTTPS front needs.
     pub(crate) fn tls(&self) -> TlsIdentity {
-        TlsIdentity { certificate_pem: self.certificate_pem.clone(), key_pem: self.key_pem.clone() }
+        TlsIdentity {
+            certificate_pem: self.certificate_pem.clone(),
+            key_pem: self.key_pem.clone(),
+        }
     }
 }

@@ -10,8 +10,7 @@ use std::{
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::Namespace,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kaos_apiserver::{ApiServer, OpenError, Options as ApiOptions, Storage, front};
 use kaos_node::{Launcher, Node, NodeError, NodeOptions, ServiceTable};
@@ -60,7 +59,9 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] OpenError),
     /// The port that was asked for is taken.
-    #[error("port {port} on 127.0.0.1 cannot be used: {source}; choose another one with --port, or leave it out")]
+    #[error(
+        "port {port} on 127.0.0.1 cannot be used: {source}; choose another one with --port, or leave it out"
+    )]
     Port {
         /// The port.
         port: u16,
@@ -107,11 +108,20 @@ impl Instance {
     /// # Errors
     /// When the folder, the store, the port or the node cannot be used.
     pub async fn start(options: Options) -> Result<Self, StartError> {
-        let Options { data_dir, api_port, program, launch, log_level, seams } = options;
+        let Options {
+            data_dir,
+            api_port,
+            program,
+            launch,
+            log_level,
+            seams,
+        } = options;
         let data = DataDir::lock(&data_dir)?;
         let started = seams.clock.now();
         let listener = listen(api_port, data.last_record()).await?;
-        let api = listener.local_addr().map_err(|source| StartError::Port { port: 0, source })?;
+        let api = listener
+            .local_addr()
+            .map_err(|source| StartError::Port { port: 0, source })?;
         let identity = Identity::of(&data, &seams)?;
         let server = ApiServer::open(ApiOptions {
             storage: Storage::Disk(data.store()),
@@ -127,13 +137,19 @@ impl Instance {
                 client: client.clone(),
                 data_dir: data.node(),
                 images: image_mappings(&program),
-                launcher: Launcher { program, args: launch },
+                launcher: Launcher {
+                    program,
+                    args: launch,
+                },
                 seams: seams.clone(),
                 node_name: "local".to_owned(),
             })
             .await?,
         );
-        server.set_backend(Arc::new(NodeBackend { node: node.clone(), clock: seams.clock.clone() }));
+        server.set_backend(Arc::new(NodeBackend {
+            node: node.clone(),
+            clock: seams.clock.clone(),
+        }));
 
         let mut instance = Self {
             data,
@@ -148,7 +164,10 @@ impl Instance {
             stop_front: CancellationToken::new(),
             failed: CancellationToken::new(),
         };
-        let front_options = front::FrontOptions { token: identity.token.clone(), tls: identity.tls() };
+        let front_options = front::FrontOptions {
+            token: identity.token.clone(),
+            tls: identity.tls(),
+        };
         let stop = instance.stop_front.clone();
         instance.part("the API's HTTPS front", async move {
             front::serve(server, listener, front_options, stop.cancelled_owned()).await
@@ -164,7 +183,10 @@ impl Instance {
         let url = format!("https://{api}");
         let kubeconfig = front::kubeconfig(&url, &identity.token, &identity.certificate_pem);
         instance.data.write_private("kubeconfig", kubeconfig.as_bytes())?;
-        instance.data.write_record(&Record { pid: std::process::id(), api_port: api.port() })?;
+        instance.data.write_record(&Record {
+            pid: std::process::id(),
+            api_port: api.port(),
+        })?;
         Ok(instance)
     }
 
@@ -217,7 +239,15 @@ impl Instance {
     /// # Errors
     /// When a part had failed, before or while stopping.
     pub async fn stop(self) -> Result<(), StopError> {
-        let Self { data, server, parts, stop_controllers, stop_node, stop_front, .. } = self;
+        let Self {
+            data,
+            server,
+            parts,
+            stop_controllers,
+            stop_node,
+            stop_front,
+            ..
+        } = self;
         let mut result = Ok(());
         // Parts were started in the order front, node, controllers; they stop in the opposite one, so that
         // each can still write its last words.
@@ -240,7 +270,9 @@ impl Instance {
 /// The port that was asked for, or the last one while it is free, or any.
 async fn listen(asked: Option<u16>, last: Option<Record>) -> Result<TcpListener, StartError> {
     let bind = |port: u16| async move {
-        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|source| StartError::Port { port, source })
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+            .await
+            .map_err(|source| StartError::Port { port, source })
     };
     if let Some(port) = asked {
         return bind(port).await;
@@ -258,11 +290,15 @@ async fn set_up(client: &Client) -> Result<(), kube::Error> {
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in kaos_api::crds() {
-        definitions.patch(&definition.name_any(), &params, &Patch::Apply(&definition)).await?;
+        definitions
+            .patch(&definition.name_any(), &params, &Patch::Apply(&definition))
+            .await?;
     }
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(CONTROL_NAMESPACE.to_owned());
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    namespaces.patch(CONTROL_NAMESPACE, &params, &Patch::Apply(&namespace)).await?;
+    namespaces
+        .patch(CONTROL_NAMESPACE, &params, &Patch::Apply(&namespace))
+        .await?;
     Ok(())
 }

@@ -69,8 +69,10 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<Manifest>, ManifestError> {
     let mut manifests = Vec::new();
     for path in paths {
         for file in files(path)? {
-            let text = fs::read_to_string(&file)
-                .map_err(|source| ManifestError::Io { path: file.clone(), source })?;
+            let text = fs::read_to_string(&file).map_err(|source| ManifestError::Io {
+                path: file.clone(),
+                source,
+            })?;
             manifests.extend(parse(&file, &text)?);
         }
     }
@@ -78,20 +80,29 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<Manifest>, ManifestError> {
 }
 
 fn files(path: &Path) -> Result<Vec<PathBuf>, ManifestError> {
-    let io = |source| ManifestError::Io { path: path.to_owned(), source };
+    let io = |source| ManifestError::Io {
+        path: path.to_owned(),
+        source,
+    };
     if !fs::metadata(path).map_err(io)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(io)? {
         let file = entry.map_err(io)?.path();
-        let manifest = file.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
+        let manifest = file
+            .extension()
+            .is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
         if manifest && file.is_file() {
             files.push(file);
         }
     }
     files.sort();
-    if files.is_empty() { Err(ManifestError::Empty(path.to_owned())) } else { Ok(files) }
+    if files.is_empty() {
+        Err(ManifestError::Empty(path.to_owned()))
+    } else {
+        Ok(files)
+    }
 }
 
 /// The objects of one file.
@@ -99,20 +110,32 @@ fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
     let mut manifests = Vec::new();
     for (line, document) in documents(text) {
         let value: Value = serde_saphyr::from_str(&document).map_err(|error| {
-            let within = error.location().map_or(0, |location| location.line().saturating_sub(1));
+            let within = error
+                .location()
+                .map_or(0, |location| location.line().saturating_sub(1));
             ManifestError::Invalid {
                 file: file.to_owned(),
                 line: line + usize::try_from(within).unwrap_or(0),
-                message: format!("not valid YAML: {}", first_line(&error.without_snippet().to_string())),
+                message: format!(
+                    "not valid YAML: {}",
+                    first_line(&error.without_snippet().to_string())
+                ),
             }
         })?;
         if value.is_null() {
             continue;
         }
-        let invalid =
-            |message: String| ManifestError::Invalid { file: file.to_owned(), line, message };
+        let invalid = |message: String| ManifestError::Invalid {
+            file: file.to_owned(),
+            line,
+            message,
+        };
         let object = object(value).map_err(invalid)?;
-        manifests.push(Manifest { file: file.to_owned(), line, object });
+        manifests.push(Manifest {
+            file: file.to_owned(),
+            line,
+            object,
+        });
     }
     Ok(manifests)
 }
@@ -142,7 +165,10 @@ fn documents(text: &str) -> Vec<(usize, String)> {
             .count();
         if skipped < document.lines().count() {
             *start += skipped;
-            *document = document.lines().skip(skipped).fold(String::new(), |text, line| text + line + "\n");
+            *document = document
+                .lines()
+                .skip(skipped)
+                .fold(String::new(), |text, line| text + line + "\n");
         }
     }
     documents
@@ -154,14 +180,25 @@ fn first_line(text: &str) -> &str {
 
 fn object(value: Value) -> Result<DynamicObject, String> {
     let Value::Object(map) = &value else {
-        return Err(format!("a manifest is a mapping with apiVersion, kind and metadata, found {}", shape(&value)));
+        return Err(format!(
+            "a manifest is a mapping with apiVersion, kind and metadata, found {}",
+            shape(&value)
+        ));
     };
     let text = |key: &str| match map.get(key) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-        Some(other) => Err(format!("{key} must be a non-empty string, found {}", shape(other))),
-        None => Err(format!("{key} is missing; every manifest names its apiVersion and kind")),
+        Some(other) => Err(format!(
+            "{key} must be a non-empty string, found {}",
+            shape(other)
+        )),
+        None => Err(format!(
+            "{key} is missing; every manifest names its apiVersion and kind"
+        )),
     };
-    let types = TypeMeta { api_version: text("apiVersion")?, kind: text("kind")? };
+    let types = TypeMeta {
+        api_version: text("apiVersion")?,
+        kind: text("kind")?,
+    };
     if types.kind == "List" {
         return Err("kind List is not read; write its items as documents separated by ---".to_owned());
     }
@@ -198,8 +235,10 @@ mod tests {
             .into_iter()
             .map(|m| (m.line, m.gvk().kind, m.object.metadata.name.unwrap()))
             .collect();
-        let expected =
-            vec![(2, "ConfigMap".to_owned(), "a".to_owned()), (8, "Secret".to_owned(), "b".to_owned())];
+        let expected = vec![
+            (2, "ConfigMap".to_owned(), "a".to_owned()),
+            (8, "Secret".to_owned(), "b".to_owned()),
+        ];
         assert_eq!(found, expected);
     }
 
@@ -207,17 +246,29 @@ mod tests {
     fn each_mistake_is_told_with_its_line() {
         for (text, expected) in [
             ("a: 1\n---\nb: [1\n", "m.yaml:1: apiVersion is missing"),
-            ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\nkey: [1\nother: 2\n", "not valid YAML"),
+            (
+                "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\nkey: [1\nother: 2\n",
+                "not valid YAML",
+            ),
             ("- 1\n", "m.yaml:1: a manifest is a mapping"),
-            ("apiVersion: v1\nkind: Pod\n", "m.yaml:1: Pod has no metadata.name"),
-            ("apiVersion: 1\nkind: Pod\n", "apiVersion must be a non-empty string, found 1"),
+            (
+                "apiVersion: v1\nkind: Pod\n",
+                "m.yaml:1: Pod has no metadata.name",
+            ),
+            (
+                "apiVersion: 1\nkind: Pod\n",
+                "apiVersion must be a non-empty string, found 1",
+            ),
             ("apiVersion: v1\nkind: List\nitems: []\n", "kind List is not read"),
         ] {
             let error = parsed(text).unwrap_err();
             assert!(error.contains(expected), "{text:?}: {error}");
         }
         let error = parsed("# c\n\n---\nx: 1\ny: 'open\n").unwrap_err();
-        assert!(error.starts_with("m.yaml:5:") || error.starts_with("m.yaml:6:"), "{error}");
+        assert!(
+            error.starts_with("m.yaml:5:") || error.starts_with("m.yaml:6:"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -66,7 +66,9 @@ fn states(client: Client, since: Timestamp) -> impl Stream<Item = Vec<ResourceSt
         let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
         let events = watcher(api, watcher::Config::default()).default_backoff();
         streams.push(
-            events.filter_map(move |e| async move { e.ok().map(|e| Event::Resource(index, e)) }).boxed(),
+            events
+                .filter_map(move |e| async move { e.ok().map(|e| Event::Resource(index, e)) })
+                .boxed(),
         );
     }
     let pods = watcher(Api::<Pod>::all(client), watcher::Config::default()).default_backoff();
@@ -99,10 +101,12 @@ impl Seen {
         match event {
             Event::Resource(kind, event) => match event {
                 Apply(object) | InitApply(object) => {
-                    self.resources.insert((kind, namespace(&object), object.name_any()), object);
+                    self.resources
+                        .insert((kind, namespace(&object), object.name_any()), object);
                 }
                 Delete(object) => {
-                    self.resources.remove(&(kind, namespace(&object), object.name_any()));
+                    self.resources
+                        .remove(&(kind, namespace(&object), object.name_any()));
                 }
                 Init => self.resources.retain(|(other, ..), _| *other != kind),
                 InitDone => {}
@@ -149,8 +153,9 @@ fn state(kind: &str, object: &DynamicObject, pods: &[&Pod], since: Timestamp) ->
     let status = &object.data["status"];
     let text = |key: &str| status[key].as_str().unwrap_or_default().to_owned();
     let current = status["observedGeneration"].as_i64() == object.metadata.generation;
-    let ready =
-        current && status["ready"].as_bool() == Some(true) && pods.iter().all(|pod| started_since(pod, since));
+    let ready = current
+        && status["ready"].as_bool() == Some(true)
+        && pods.iter().all(|pod| started_since(pod, since));
     let phase = match text("phase") {
         phase if phase.is_empty() => "Pending".to_owned(),
         // The status is of an earlier life of the pods, or of an earlier spec.
@@ -160,14 +165,26 @@ fn state(kind: &str, object: &DynamicObject, pods: &[&Pod], since: Timestamp) ->
     let message = if ready {
         String::new()
     } else {
-        pods.iter().find_map(|pod| failure(pod)).unwrap_or_else(|| text("message"))
+        pods.iter()
+            .find_map(|pod| failure(pod))
+            .unwrap_or_else(|| text("message"))
     };
-    ResourceState { kind: kind.to_owned(), namespace: namespace(object), name: object.name_any(), phase, ready, message }
+    ResourceState {
+        kind: kind.to_owned(),
+        namespace: namespace(object),
+        name: object.name_any(),
+        phase,
+        ready,
+        message,
+    }
 }
 
 fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     let statuses = pod.status.as_ref();
-    statuses.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten()
+    statuses
+        .and_then(|status| status.container_statuses.as_ref())
+        .into_iter()
+        .flatten()
 }
 
 /// Whether every container of the pod is ready and was started by this instance. Kubernetes keeps times to
@@ -192,14 +209,24 @@ fn failure(pod: &Pod) -> Option<String> {
             .flatten()
             .find_map(|state| state.terminated.as_ref());
         if let Some(ended) = ended.filter(|ended| ended.exit_code != 0 && !container.ready) {
-            let said = ended.message.as_deref().map(str::trim).filter(|message| !message.is_empty());
+            let said = ended
+                .message
+                .as_deref()
+                .map(str::trim)
+                .filter(|message| !message.is_empty());
             return Some(match said {
                 Some(message) => message.to_owned(),
-                None => format!("container {} ended with exit code {}", container.name, ended.exit_code),
+                None => format!(
+                    "container {} ended with exit code {}",
+                    container.name, ended.exit_code
+                ),
             });
         }
         let waiting = waiting.filter(|waiting| {
-            !matches!(waiting.reason.as_deref(), None | Some("ContainerCreating" | "PodInitializing"))
+            !matches!(
+                waiting.reason.as_deref(),
+                None | Some("ContainerCreating" | "PodInitializing")
+            )
         })?;
         waiting.message.clone().or_else(|| waiting.reason.clone())
     })
@@ -228,8 +255,10 @@ mod tests {
     }
 
     fn running(started: &str, ready: bool) -> Pod {
-        pod(&json!({"name": "agent", "image": "", "imageID": "", "restartCount": 0, "ready": ready,
-            "state": {"running": {"startedAt": started}}}))
+        pod(
+            &json!({"name": "agent", "image": "", "imageID": "", "restartCount": 0, "ready": ready,
+            "state": {"running": {"startedAt": started}}}),
+        )
     }
 
     #[test]
@@ -256,9 +285,11 @@ mod tests {
     fn what_a_container_died_of_is_the_message() {
         let since = Timestamp::UNIX_EPOCH;
         let waiting = json!({"phase": "Pending", "message": "Deployment ready replicas: 0/1"});
-        let crashed = pod(&json!({"name": "c", "image": "", "imageID": "", "restartCount": 3, "ready": false,
+        let crashed = pod(
+            &json!({"name": "c", "image": "", "imageID": "", "restartCount": 3, "ready": false,
             "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
-            "lastState": {"terminated": {"exitCode": 1, "message": "line 3: invalid syntax\n"}}}));
+            "lastState": {"terminated": {"exitCode": 1, "message": "line 3: invalid syntax\n"}}}),
+        );
         let state = |pods: &[&Pod]| state("Agent", &agent(&waiting), pods, since).message;
         assert_eq!(state(&[&crashed]), "line 3: invalid syntax");
         assert_eq!(state(&[]), "Deployment ready replicas: 0/1");

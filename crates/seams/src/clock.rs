@@ -36,7 +36,10 @@ const DEFAULT_START: i64 = 1_767_225_600;
 impl SimulatedClock {
     /// A clock that shows `start` now.
     pub fn starting_at(start: Timestamp) -> Self {
-        Self { start, origin: Instant::now() }
+        Self {
+            start,
+            origin: Instant::now(),
+        }
     }
 }
 
@@ -48,7 +51,9 @@ impl Default for SimulatedClock {
 
 impl Clock for SimulatedClock {
     fn now(&self) -> Timestamp {
-        self.start.checked_add(self.origin.elapsed()).unwrap_or(Timestamp::MAX)
+        self.start
+            .checked_add(self.origin.elapsed())
+            .unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -67,9 +67,18 @@ mod tests {
     fn a_known_name_is_replaced_and_the_path_is_kept() {
         let dialer = FixedDialer::default().with("tools.default.svc", 8000, ([127, 0, 0, 1], 41000).into());
         let locate = |url: &str| dialer.locate(&Url::parse(url).unwrap()).to_string();
-        assert_eq!(locate("http://tools.default.svc:8000/mcp?x=1"), "http://127.0.0.1:41000/mcp?x=1");
-        assert_eq!(locate("http://tools.default.svc/mcp"), "http://tools.default.svc/mcp");
-        assert_eq!(locate("https://tools.default.svc:8000/"), "https://tools.default.svc:8000/");
+        assert_eq!(
+            locate("http://tools.default.svc:8000/mcp?x=1"),
+            "http://127.0.0.1:41000/mcp?x=1"
+        );
+        assert_eq!(
+            locate("http://tools.default.svc/mcp"),
+            "http://tools.default.svc/mcp"
+        );
+        assert_eq!(
+            locate("https://tools.default.svc:8000/"),
+            "https://tools.default.svc:8000/"
+        );
         assert_eq!(locate("http://example.com/"), "http://example.com/");
     }
 }

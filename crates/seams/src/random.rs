@@ -32,14 +32,24 @@ pub trait Random: Debug + Send + Sync {
         b[6] = (b[6] & 0x0f) | 0x40;
         b[8] = (b[8] & 0x3f) | 0x80;
         let hex = self::hex(&b);
-        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+        format!(
+            "{}-{}-{}-{}-{}",
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..]
+        )
     }
 
     /// `len` characters of the alphabet that Kubernetes uses for generated names.
     fn suffix(&self, len: usize) -> String {
         let mut bytes = vec![0; len];
         self.fill(&mut bytes);
-        bytes.iter().map(|b| char::from(NAME_ALPHABET[usize::from(*b) % NAME_ALPHABET.len()])).collect()
+        bytes
+            .iter()
+            .map(|b| char::from(NAME_ALPHABET[usize::from(*b) % NAME_ALPHABET.len()]))
+            .collect()
     }
 
     /// `len` random bytes in lower-case hexadecimal.
@@ -89,13 +99,18 @@ pub struct SeededRandom {
 impl SeededRandom {
     /// The same seed gives the same bytes.
     pub fn new(seed: u64) -> Self {
-        Self { generator: Mutex::new(ChaCha8Rng::seed_from_u64(seed)) }
+        Self {
+            generator: Mutex::new(ChaCha8Rng::seed_from_u64(seed)),
+        }
     }
 }
 
 impl Random for SeededRandom {
     fn fill(&self, buffer: &mut [u8]) {
-        self.generator.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(buffer);
+        self.generator
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .fill_bytes(buffer);
     }
 }
 
@@ -119,7 +134,10 @@ mod tests {
             assert_eq!((uuid.len(), &uuid[14..15]), (36, "4"), "{uuid}");
             assert!("89ab".contains(&uuid[19..20]), "{uuid}");
             let jitter = random.jitter(Duration::from_secs(2));
-            assert!((Duration::from_secs(1)..=Duration::from_secs(2)).contains(&jitter), "{jitter:?}");
+            assert!(
+                (Duration::from_secs(1)..=Duration::from_secs(2)).contains(&jitter),
+                "{jitter:?}"
+            );
         }
     }
 }

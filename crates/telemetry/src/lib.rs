@@ -30,7 +30,9 @@ pub struct Logging {
 
 /// A log filter that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
-#[error("log filter {value:?} is not valid: {reason}; use a level such as info or debug, or target=level pairs")]
+#[error(
+    "log filter {value:?} is not valid: {reason}; use a level such as info or debug, or target=level pairs"
+)]
 pub struct InvalidFilter {
     value: String,
     reason: String,
@@ -51,7 +53,9 @@ pub fn init(logging: &Logging) -> Result<(), InvalidFilter> {
     install_crypto_provider();
     let value = logging.filter.clone().unwrap_or_else(|| "warn".to_owned());
     let filter = parse_filter(&value)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     // An error means that a test harness has set up logging before us.
     let _ = match logging.format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
@@ -61,11 +65,21 @@ pub fn init(logging: &Logging) -> Result<(), InvalidFilter> {
 }
 
 fn parse_filter(value: &str) -> Result<EnvFilter, InvalidFilter> {
-    let invalid = |reason: String| InvalidFilter { value: value.to_owned(), reason };
+    let invalid = |reason: String| InvalidFilter {
+        value: value.to_owned(),
+        reason,
+    };
     let mut filter = EnvFilter::new("");
-    // A plain level is meant for this project's words; rmcp writes several lines for each request.
-    if let Ok(LevelFilter::INFO) = value.trim().parse() {
-        filter = filter.add_directive("rmcp=warn".parse().map_err(|e| invalid(format!("{e}")))?);
+    // A plain level is meant for this project's own words. These libraries write about errors that we handle
+    // and report ourselves, and rmcp several lines for each request.
+    if value
+        .trim()
+        .parse()
+        .is_ok_and(|level: LevelFilter| level <= LevelFilter::INFO)
+    {
+        for quiet in ["rmcp=off", "kube_client=off"] {
+            filter = filter.add_directive(quiet.parse().map_err(|e| invalid(format!("{e}")))?);
+        }
     }
     for part in value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         // A lone word that is no level would be taken for a target, and silence everything else.

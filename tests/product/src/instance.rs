@@ -35,7 +35,13 @@ impl Output {
     /// # Errors
     /// When it failed; the error holds what it printed.
     pub fn ok(self) -> Result<Self> {
-        ensure!(self.status.success(), "{}\n{}{}", self.status, self.stdout, self.stderr);
+        ensure!(
+            self.status.success(),
+            "{}\n{}{}",
+            self.status,
+            self.stdout,
+            self.stderr
+        );
         Ok(self)
     }
 
@@ -44,7 +50,12 @@ impl Output {
     /// # Errors
     /// When it succeeded.
     pub fn failed(self) -> Result<String> {
-        ensure!(!self.status.success(), "it succeeded:\n{}{}", self.stdout, self.stderr);
+        ensure!(
+            !self.status.success(),
+            "it succeeded:\n{}{}",
+            self.stdout,
+            self.stderr
+        );
         Ok(self.stderr)
     }
 }
@@ -91,7 +102,9 @@ impl Folder {
         let binaries = kaos().parent().map(Path::to_owned).unwrap_or_default();
         let kubectl = kubectl().parent().map(Path::to_owned).unwrap_or_default();
         let mut path = vec![binaries, kubectl];
-        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        path.extend(std::env::split_paths(
+            &std::env::var_os("PATH").unwrap_or_default(),
+        ));
         command
             .current_dir(self.path())
             .env("PATH", std::env::join_paths(path).unwrap_or_default())
@@ -137,7 +150,11 @@ impl Folder {
     /// When it cannot be started.
     pub fn up(&self, arguments: &[&str]) -> Result<Up> {
         let mut command = self.command(kaos());
-        command.arg("up").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg("up")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let text = Arc::new(Mutex::new(String::new()));
         let readers = vec![
@@ -150,7 +167,10 @@ impl Folder {
 
 fn finish(mut command: Command) -> Result<Output> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let (out, err) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(String::new())));
+    let (out, err) = (
+        Arc::new(Mutex::new(String::new())),
+        Arc::new(Mutex::new(String::new())),
+    );
     let readers = [
         copy(child.stdout.take().context("no standard output")?, out.clone()),
         copy(child.stderr.take().context("no standard error")?, err.clone()),
@@ -160,7 +180,11 @@ fn finish(mut command: Command) -> Result<Output> {
         let _ = reader.join();
     }
     let text = |text: &Mutex<String>| text.lock().map(|text| text.clone()).unwrap_or_default();
-    Ok(Output { status, stdout: text(&out), stderr: text(&err) })
+    Ok(Output {
+        status,
+        stdout: text(&out),
+        stderr: text(&err),
+    })
 }
 
 fn copy(from: impl Read + Send + 'static, to: Arc<Mutex<String>>) -> JoinHandle<()> {
@@ -245,7 +269,10 @@ impl Up {
     /// # Errors
     /// When it has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no process")?;
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .context("no process")?;
         Ok(kill_process(pid, signal)?)
     }
 
@@ -258,7 +285,11 @@ impl Up {
         for reader in self.readers.drain(..) {
             let _ = reader.join();
         }
-        Ok(Output { status, stdout: String::new(), stderr: self.text() })
+        Ok(Output {
+            status,
+            stdout: String::new(),
+            stderr: self.text(),
+        })
     }
 }
 

@@ -39,8 +39,11 @@ pub fn kaos() -> PathBuf {
 /// Where there is none.
 pub fn kubectl() -> PathBuf {
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let on_path =
-        || std::env::split_paths(&paths).map(|folder| folder.join("kubectl")).find(|path| path.is_file());
+    let on_path = || {
+        std::env::split_paths(&paths)
+            .map(|folder| folder.join("kubectl"))
+            .find(|path| path.is_file())
+    };
     match std::env::var_os("KUBECTL").map(PathBuf::from).or_else(on_path) {
         Some(path) => path,
         None => missing("kubectl", "KUBECTL", "cargo xtask test"),
@@ -54,7 +57,11 @@ pub fn kubectl() -> PathBuf {
 pub fn python() -> PathBuf {
     match std::env::var_os("KAOS_TEST_PYTHON").map(PathBuf::from) {
         Some(path) => path,
-        None => missing("a Python with the client libraries", "KAOS_TEST_PYTHON", "cargo xtask test"),
+        None => missing(
+            "a Python with the client libraries",
+            "KAOS_TEST_PYTHON",
+            "cargo xtask test",
+        ),
     }
 }
 

@@ -40,7 +40,10 @@ impl Role {
         while TcpStream::connect(address).is_err() {
             let ended = role.child.try_wait()?;
             if ended.is_some() || begun.elapsed() > Duration::from_secs(30) {
-                bail!("{arguments:?} does not listen: {}", std::fs::read_to_string(&log)?);
+                bail!(
+                    "{arguments:?} does not listen: {}",
+                    std::fs::read_to_string(&log)?
+                );
             }
             thread::sleep(Duration::from_millis(10));
         }

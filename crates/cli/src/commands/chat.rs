@@ -31,7 +31,9 @@ pub(crate) async fn chat(global: &Global, agent: &str, message: Option<String>) 
         None if stdin().is_terminal() => return conversation.hold().await,
         None => {
             let mut text = String::new();
-            stdin().read_to_string(&mut text).context("failed to read the message from standard input")?;
+            stdin()
+                .read_to_string(&mut text)
+                .context("failed to read the message from standard input")?;
             text
         }
         Some(message) => message,
@@ -66,16 +68,24 @@ impl Conversation {
         let Some((service, port)) = service_of(&endpoint) else {
             bail!(
                 "agent {name} has no endpoint: {}",
-                status.message.filter(|message| !message.is_empty()).unwrap_or_else(|| {
-                    "it is not set up yet, or spec.agentNetwork.expose is false".to_owned()
-                })
+                status
+                    .message
+                    .filter(|message| !message.is_empty())
+                    .unwrap_or_else(|| {
+                        "it is not set up yet, or spec.agentNetwork.expose is false".to_owned()
+                    })
             );
         };
         let url = format!(
             "/api/v1/namespaces/{}/services/{service}:{port}/proxy/v1/chat/completions",
             target.namespace
         );
-        Ok(Self { client: target.client.clone(), url, model: name.to_owned(), messages: Vec::new() })
+        Ok(Self {
+            client: target.client.clone(),
+            url,
+            model: name.to_owned(),
+            messages: Vec::new(),
+        })
     }
 
     /// Reads messages from the terminal until it ends.
@@ -131,7 +141,11 @@ impl Conversation {
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "text/event-stream")
             .body(Body::from(serde_json::to_vec(&request)?))?;
-        let response = self.client.send(request).await.context("failed to reach the agent")?;
+        let response = self
+            .client
+            .send(request)
+            .await
+            .context("failed to reach the agent")?;
         let status = response.status();
         let mut body = response.into_body().into_data_stream();
         if !status.is_success() {
@@ -167,8 +181,8 @@ impl Printer {
             self.done = true;
             return Ok(());
         }
-        let chunk: Value =
-            serde_json::from_str(data).with_context(|| format!("the agent sent an event that is no JSON: {data}"))?;
+        let chunk: Value = serde_json::from_str(data)
+            .with_context(|| format!("the agent sent an event that is no JSON: {data}"))?;
         if let Some(message) = chunk["error"]["message"].as_str() {
             self.failed = Some(message.to_owned());
         }
@@ -223,7 +237,7 @@ impl Printer {
 }
 
 /// The Service and port of `http://SERVICE.NAMESPACE.svc.DOMAIN:PORT`.
-fn service_of(endpoint: &str) -> Option<(String, u16)> {
+pub(crate) fn service_of(endpoint: &str) -> Option<(String, u16)> {
     let uri: http::Uri = endpoint.parse().ok()?;
     let service = uri.host()?.split('.').next()?.to_owned();
     Some((service, uri.port_u16().unwrap_or(80)))
@@ -255,7 +269,10 @@ mod tests {
         for (body, expected) in [
             (r#"{"detail":"messages are required"}"#, "messages are required"),
             (r#"{"error":{"message":"no such model"}}"#, "no such model"),
-            (r#"{"kind":"Status","message":"no endpoints available"}"#, "no endpoints available"),
+            (
+                r#"{"kind":"Status","message":"no endpoints available"}"#,
+                "no endpoints available",
+            ),
             ("plain\n", "plain"),
         ] {
             assert_eq!(refusal(body.as_bytes()), expected);

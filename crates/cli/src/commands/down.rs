@@ -21,12 +21,19 @@ pub(crate) async fn down(global: &Global) -> Result<()> {
         eprintln!("nothing runs on {}", shown(&path));
         return Ok(());
     };
-    let pid = i32::try_from(record.pid).ok().and_then(Pid::from_raw).context("the instance has no process")?;
+    let pid = i32::try_from(record.pid)
+        .ok()
+        .and_then(Pid::from_raw)
+        .context("the instance has no process")?;
     kill_process(pid, Signal::TERM).with_context(|| format!("failed to stop process {}", record.pid))?;
     let deadline = Instant::now() + PATIENCE;
     while kaos_local::running(&path).is_some() {
         if Instant::now() > deadline {
-            bail!("process {} has not stopped after {} s; its log says why", record.pid, PATIENCE.as_secs());
+            bail!(
+                "process {} has not stopped after {} s; its log says why",
+                record.pid,
+                PATIENCE.as_secs()
+            );
         }
         sleep(Duration::from_millis(20)).await;
     }

@@ -33,8 +33,16 @@ pub(crate) async fn logs(global: &Global, resource: &str, options: &Options) -> 
     let several = names.len() > 1;
     let mut streams = Vec::new();
     for name in names {
-        let lines = pods.log_stream(&name, &params).await.with_context(|| format!("pod {name}"))?.lines();
-        let prefix = if several { format!("[{name}] ") } else { String::new() };
+        let lines = pods
+            .log_stream(&name, &params)
+            .await
+            .with_context(|| format!("pod {name}"))?
+            .lines();
+        let prefix = if several {
+            format!("[{name}] ")
+        } else {
+            String::new()
+        };
         streams.push(lines.map_ok(move |line| format!("{prefix}{line}")).boxed());
     }
     let mut lines = if options.follow {
@@ -50,7 +58,11 @@ pub(crate) async fn logs(global: &Global, resource: &str, options: &Options) -> 
 
 /// The kinds whose pods carry the resource's name under a label of their own.
 fn kinds() -> [ApiResource; 3] {
-    [ApiResource::erase::<Agent>(&()), ApiResource::erase::<MCPServer>(&()), ApiResource::erase::<ModelAPI>(&())]
+    [
+        ApiResource::erase::<Agent>(&()),
+        ApiResource::erase::<MCPServer>(&()),
+        ApiResource::erase::<ModelAPI>(&()),
+    ]
 }
 
 async fn pod_names(client: &Client, namespace: &str, resource: &str) -> Result<Vec<String>> {
@@ -62,7 +74,10 @@ async fn pod_names(client: &Client, namespace: &str, resource: &str) -> Result<V
     let mut found = Vec::new();
     for candidate in kinds() {
         let singular = candidate.kind.to_lowercase();
-        if kind.as_deref().is_some_and(|kind| kind != singular && kind != candidate.plural) {
+        if kind
+            .as_deref()
+            .is_some_and(|kind| kind != singular && kind != candidate.plural)
+        {
             continue;
         }
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &candidate);
@@ -76,11 +91,19 @@ async fn pod_names(client: &Client, namespace: &str, resource: &str) -> Result<V
             "nothing is called {resource} in namespace {namespace}; \
              `kaos status` lists the agents, tool servers and model APIs"
         ),
-        several => bail!("{name} is the name of several resources; say {}/{name}", several.join(&format!("/{name} or "))),
+        several => bail!(
+            "{name} is the name of several resources; say {}/{name}",
+            several.join(&format!("/{name} or "))
+        ),
     };
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let selector = ListParams::default().labels(&format!("{label}={name}"));
-    let names: Vec<String> = pods.list(&selector).await?.iter().map(ResourceExt::name_any).collect();
+    let names: Vec<String> = pods
+        .list(&selector)
+        .await?
+        .iter()
+        .map(ResourceExt::name_any)
+        .collect();
     if names.is_empty() {
         bail!("{label}/{name} has no pods yet; `kaos status` says what it waits for");
     }

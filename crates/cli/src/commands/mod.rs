@@ -18,17 +18,31 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
     // A pod's level comes by the variable that KAOS images have always read.
     let serving = matches!(command, Command::Serve { .. });
     let of_the_pod = serving.then(|| std::env::var("LOG_LEVEL").unwrap_or_else(|_| "info".to_owned()));
-    kaos_telemetry::init(&Logging { filter: global.log.clone().or(of_the_pod), format: LogFormat::Text })?;
+    kaos_telemetry::init(&Logging {
+        filter: global.log.clone().or(of_the_pod),
+        format: LogFormat::Text,
+    })?;
     // Two threads serve a laptop's load; more of them only cost memory in each of many small processes.
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let result = runtime.block_on(async {
         match command {
             Command::Up { paths, port } => up::up(global, &paths, port).await,
             Command::Down => down::down(global).await,
             Command::Status { all_namespaces } => status::status(global, all_namespaces).await,
-            Command::Logs { resource, follow, tail, previous } => {
-                let options = logs::Options { follow, tail, previous };
+            Command::Logs {
+                resource,
+                follow,
+                tail,
+                previous,
+            } => {
+                let options = logs::Options {
+                    follow,
+                    tail,
+                    previous,
+                };
                 logs::logs(global, &resource, &options).await
             }
             Command::Chat { agent, message } => chat::chat(global, &agent, message).await,

@@ -50,10 +50,12 @@ pub(crate) async fn serve(role: Role) -> Result<()> {
 }
 
 async fn bind(listen: &Listen) -> Result<TcpListener> {
-    let address = listen.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, listen.port)));
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("failed to listen on {address}; choose another port with --port or KAOS_LISTEN"))
+    let address = listen
+        .listen
+        .unwrap_or_else(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, listen.port)));
+    TcpListener::bind(address).await.with_context(|| {
+        format!("failed to listen on {address}; choose another port with --port or KAOS_LISTEN")
+    })
 }
 
 /// Becomes a container's process.
@@ -64,5 +66,6 @@ pub(crate) fn launch(arguments: Vec<OsString>) -> ExitCode {
 
 /// The environment, without what is not text: no variable of ours is.
 fn variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }

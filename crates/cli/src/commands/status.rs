@@ -27,8 +27,16 @@ pub(crate) async fn status(global: &Global, all_namespaces: bool) -> Result<()> 
         for object in api.list(&ListParams::default()).await? {
             let status = &object.data["status"];
             let text = |key: &str| status[key].as_str().unwrap_or_default().to_owned();
-            let phase = if text("phase").is_empty() { "Pending".to_owned() } else { text("phase") };
-            let message = if status["ready"] == true { String::new() } else { text("message") };
+            let phase = if text("phase").is_empty() {
+                "Pending".to_owned()
+            } else {
+                text("phase")
+            };
+            let message = if status["ready"] == true {
+                String::new()
+            } else {
+                text("message")
+            };
             rows.push(vec![
                 object.namespace().unwrap_or_default(),
                 format!("{}/{}", kind.kind.to_lowercase(), object.name_any()),
@@ -39,10 +47,17 @@ pub(crate) async fn status(global: &Global, all_namespaces: bool) -> Result<()> 
         }
     }
     if rows.is_empty() {
-        let place = if all_namespaces { "any namespace" } else { target.namespace.as_str() };
+        let place = if all_namespaces {
+            "any namespace"
+        } else {
+            target.namespace.as_str()
+        };
         eprintln!("no agents, tool servers or model APIs in {place}");
         return Ok(());
     }
-    println!("{}", table(&["NAMESPACE", "RESOURCE", "PHASE", "ENDPOINT", "MESSAGE"], &rows));
+    println!(
+        "{}",
+        table(&["NAMESPACE", "RESOURCE", "PHASE", "ENDPOINT", "MESSAGE"], &rows)
+    );
     Ok(())
 }

@@ -8,12 +8,12 @@ use k8s_openapi::api::core::v1::Pod;
 use kaos_api::v1alpha1::Agent;
 use kaos_local::{Applied, Change, Instance, Manifest, Options, ResourceState};
 use kaos_seams::Seams;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Api, ResourceExt, api::ListParams};
 use tokio::time::Instant;
 
 use crate::{
     args::Global,
-    commands::interrupted,
+    commands::{chat::service_of, interrupted},
     output::{Progress, resource_name},
     target::{data_dir, shown},
 };
@@ -38,7 +38,11 @@ pub(crate) async fn up(global: &Global, paths: &[PathBuf], port: Option<u16>) ->
         seams: Seams::system(),
     })
     .await?;
-    eprintln!("API: local instance in {} (https://{})", shown(instance.data().path()), instance.api());
+    eprintln!(
+        "API: local instance in {} (https://{})",
+        shown(instance.data().path()),
+        instance.api()
+    );
     let worked = work(global, &instance, &manifests, begun).await;
     eprintln!("stopping");
     // The first error is the one to tell: what follows it is often its consequence.
@@ -90,7 +94,9 @@ fn line(applied: &Applied) -> String {
 
 /// Says that all is ready and what to do with it, in lines that work when pasted.
 async fn ready(instance: &Instance, states: &[ResourceState], begun: Instant) -> Result<()> {
-    let pods = Api::<Pod>::all(instance.client().clone()).list_metadata(&ListParams::default()).await?;
+    let pods = Api::<Pod>::all(instance.client().clone())
+        .list_metadata(&ListParams::default())
+        .await?;
     println!(
         "\nReady in {:.1} s: {} resources, {} pods. Ctrl-C stops them; their objects stay.\n",
         begun.elapsed().as_secs_f64(),
@@ -98,13 +104,24 @@ async fn ready(instance: &Instance, states: &[ResourceState], begun: Instant) ->
         pods.items.len(),
     );
     let program = program();
+    let mut addresses = Vec::new();
     for state in states.iter().filter(|state| state.kind == "Agent") {
         let namespace = match state.namespace.as_str() {
             "default" => String::new(),
             other => format!(" -n {other}"),
         };
-        match question(instance.client(), state).await {
-            Ok(question) => println!("  {program} chat{namespace} {} {}", state.name, quoted(&question)),
+        let agent = Api::<Agent>::namespaced(instance.client().clone(), &state.namespace)
+            .get(&state.name)
+            .await;
+        match agent {
+            Ok(agent) => {
+                let question = agent
+                    .annotations()
+                    .get(TRY)
+                    .map_or("What can you do?", String::as_str);
+                println!("  {program} chat{namespace} {} {}", state.name, quoted(question));
+                addresses.extend(openai_address(instance, &agent));
+            }
             Err(error) => tracing::warn!(%error, agent = resource_name(state), "cannot be read"),
         }
     }
@@ -112,18 +129,28 @@ async fn ready(instance: &Instance, states: &[ResourceState], begun: Instant) ->
         let kubeconfig = shown(&instance.data().kubeconfig());
         println!("  kubectl --kubeconfig {} get agents", quoted(&kubeconfig));
     }
+    for address in addresses {
+        println!("\n{address}");
+    }
     println!();
     Ok(())
 }
 
-async fn question(client: &Client, state: &ResourceState) -> Result<String> {
-    let agent = Api::<Agent>::namespaced(client.clone(), &state.namespace).get(&state.name).await?;
-    Ok(agent.annotations().get(TRY).cloned().unwrap_or_else(|| "What can you do?".to_owned()))
+/// Where an agent's OpenAI API is reached on this machine, for SDKs that take a base URL.
+fn openai_address(instance: &Instance, agent: &Agent) -> Option<String> {
+    let (service, port) = service_of(agent.status.as_ref()?.endpoint.as_deref()?)?;
+    let address = instance.service(&agent.namespace()?, &service, port)?;
+    Some(format!(
+        "{} speaks the OpenAI API at http://{address}/v1",
+        agent.name_any()
+    ))
 }
 
 /// How this program is called from the shell it was started in.
 fn program() -> String {
-    let this = std::env::current_exe().ok().and_then(|path| path.canonicalize().ok());
+    let this = std::env::current_exe()
+        .ok()
+        .and_then(|path| path.canonicalize().ok());
     let same = |path: PathBuf| path.canonicalize().ok() == this;
     match this.clone() {
         Some(path) if !on_path("kaos").is_some_and(same) => quoted(&relative(&path)),
@@ -141,7 +168,9 @@ fn relative(path: &Path) -> String {
 
 fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
 }
 
 /// A word as a POSIX shell takes it.

@@ -19,23 +19,35 @@ fn contains(message: &str, parts: &[&str]) -> Result<()> {
     Ok(())
 }
 
-const AGENT: &str = "apiVersion: kaos.tools/v1alpha1\nkind: Agent\nmetadata: {name: a}\nspec: {modelAPI: m, model: x}\n";
+const AGENT: &str =
+    "apiVersion: kaos.tools/v1alpha1\nkind: Agent\nmetadata: {name: a}\nspec: {modelAPI: m, model: x}\n";
 
 #[test]
 fn broken_yaml_is_told_with_its_line() -> Result<()> {
-    contains(&refused("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a\n")?, &["mine.yaml:", "not valid YAML"])
+    contains(
+        &refused("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a\n")?,
+        &["mine.yaml:", "not valid YAML"],
+    )
 }
 
 #[test]
 fn an_unknown_kind_is_told_with_its_place() -> Result<()> {
     let text = AGENT.replace("kind: Agent", "kind: Agnet");
-    contains(&refused(&text)?, &["mine.yaml:1", "no kind Agnet in kaos.tools/v1alpha1"])
+    contains(
+        &refused(&text)?,
+        &["mine.yaml:1", "no kind Agnet in kaos.tools/v1alpha1"],
+    )
 }
 
 #[test]
 fn an_unknown_field_is_named_and_nothing_is_applied() -> Result<()> {
     let folder = Folder::new()?;
-    let text = format!("{AGENT}---\n{}", AGENT.replace("name: a", "name: b").replace("model:", "modle: y, model:"));
+    let text = format!(
+        "{AGENT}---\n{}",
+        AGENT
+            .replace("name: a", "name: b")
+            .replace("model:", "modle: y, model:")
+    );
     folder.write("mine.yaml", &text)?;
     let message = folder.up(&["mine.yaml"])?.ended()?.failed()?;
     contains(&message, &["nothing was applied", "mine.yaml:6", "spec.modle"])?;
@@ -120,7 +132,9 @@ fn a_second_instance_on_one_folder_is_refused_and_the_first_goes_on() -> Result<
     up.ready()?;
     let message = folder.up(&["samples/quickstart.yaml"])?.ended()?.failed()?;
     contains(&message, &["in use by a running kaos", "kaos down"])?;
-    folder.run("kaos", &["chat", "assistant", "What is 2 times 3?"])?.ok()?;
+    folder
+        .run("kaos", &["chat", "assistant", "What is 2 times 3?"])?
+        .ok()?;
     Ok(())
 }
 

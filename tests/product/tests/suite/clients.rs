@@ -28,7 +28,10 @@ fn the_openai_sdk_talks_to_an_agent() -> Result<()> {
 #[test]
 fn the_openai_sdk_talks_to_the_proxy() -> Result<()> {
     let folder = Folder::new()?;
-    folder.write("models.yaml", "model_list:\n- model_name: test\n  litellm_params: {model: mock/test}\n")?;
+    folder.write(
+        "models.yaml",
+        "model_list:\n- model_name: test\n  litellm_params: {model: mock/test}\n",
+    )?;
     let role = Role::start(&folder, &["proxy", "--config", "models.yaml"], &[])?;
     let url = format!("http://{}/v1", role.address());
     let output = script(&folder, "openai_client.py", &["proxy", &url, "test"])?.ok()?;

@@ -25,7 +25,9 @@ fn blocks<'a>(document: &'a str, language: &str) -> Vec<Vec<&'a str>> {
 /// The lines of the blocks marked `sh`.
 fn commands(document: &str) -> Vec<&str> {
     let lines = blocks(document, "sh").into_iter().flatten().map(str::trim);
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect()
 }
 
 fn runs(document: &str) -> Result<()> {
@@ -46,13 +48,19 @@ fn runs(document: &str) -> Result<()> {
             running = Some(up);
             continue;
         }
-        folder.shell(&line)?.ok().with_context(|| format!("{document}: {command}"))?;
+        folder
+            .shell(&line)?
+            .ok()
+            .with_context(|| format!("{document}: {command}"))?;
     }
     // A manifest that is shown is one that the API takes.
     for manifest in blocks(&text, "yaml") {
         folder.write("shown.yaml", &manifest.join("\n"))?;
         let arguments = ["apply", "--dry-run=server", "-f", "shown.yaml"];
-        folder.kubectl(&arguments)?.ok().with_context(|| format!("{document}: {manifest:#?}"))?;
+        folder
+            .kubectl(&arguments)?
+            .ok()
+            .with_context(|| format!("{document}: {manifest:#?}"))?;
     }
     Ok(())
 }

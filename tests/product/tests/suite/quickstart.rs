@@ -11,21 +11,38 @@ const PRODUCT: &str = "7006652";
 
 /// The line that `kaos up` printed for `command`, as a user would paste it.
 fn line(printed: &str, command: &str) -> Result<String> {
-    let found = printed.lines().map(str::trim).find(|line| line.contains(command) && !line.contains(": "));
-    Ok(found.with_context(|| format!("no line with {command:?} in:\n{printed}"))?.to_owned())
+    let found = printed
+        .lines()
+        .map(str::trim)
+        .find(|line| line.contains(command) && !line.contains(": "));
+    Ok(found
+        .with_context(|| format!("no line with {command:?} in:\n{printed}"))?
+        .to_owned())
 }
 
 fn chat(folder: &Folder, printed: &str) -> Result<Output> {
     let answer = folder.shell(&line(printed, " chat ")?)?.ok()?;
     ensure!(answer.stdout.contains(PRODUCT), "{answer:?}");
-    ensure!(answer.stdout.contains("[mock]"), "a mock says that it is one: {answer:?}");
-    ensure!(answer.stderr.contains("→ multiply"), "the call is shown: {answer:?}");
-    ensure!(answer.stderr.contains(&format!("← multiply {PRODUCT}")), "its result is shown: {answer:?}");
+    ensure!(
+        answer.stdout.contains("[mock]"),
+        "a mock says that it is one: {answer:?}"
+    );
+    ensure!(
+        answer.stderr.contains("→ multiply"),
+        "the call is shown: {answer:?}"
+    );
+    ensure!(
+        answer.stderr.contains(&format!("← multiply {PRODUCT}")),
+        "its result is shown: {answer:?}"
+    );
     Ok(answer)
 }
 
 fn uid(folder: &Folder) -> Result<String> {
-    Ok(folder.kubectl(&["get", "agent", "assistant", "-o", "jsonpath={.metadata.uid}"])?.ok()?.stdout)
+    Ok(folder
+        .kubectl(&["get", "agent", "assistant", "-o", "jsonpath={.metadata.uid}"])?
+        .ok()?
+        .stdout)
 }
 
 #[test]
@@ -38,17 +55,29 @@ fn the_quickstart_survives_a_kill_and_leaves_no_process_behind() -> Result<()> {
         ensure!(printed.contains(&format!("{resource} created")), "{printed}");
     }
     chat(&folder, &printed)?;
-    let agents = folder.shell(&line(&printed, "kubectl --kubeconfig ")?)?.ok()?.stdout;
-    ensure!(agents.contains("assistant") && agents.contains("Ready"), "{agents}");
+    let agents = folder
+        .shell(&line(&printed, "kubectl --kubeconfig ")?)?
+        .ok()?
+        .stdout;
+    ensure!(
+        agents.contains("assistant") && agents.contains("Ready"),
+        "{agents}"
+    );
     let status = folder.run("kaos", &["status"])?.ok()?.stdout;
     ensure!(status.matches(" Ready ").count() == 3, "{status}");
     let first_uid = uid(&folder)?;
 
     let processes = up.processes();
-    ensure!(processes.len() >= 4, "an agent, a proxy, tools and their Python: {processes:?}");
+    ensure!(
+        processes.len() >= 4,
+        "an agent, a proxy, tools and their Python: {processes:?}"
+    );
     up.signal(Signal::KILL)?;
     for process in &processes {
-        ensure!(process.ends_within(Duration::from_secs(10)), "an orphan: {process:?}");
+        ensure!(
+            process.ends_within(Duration::from_secs(10)),
+            "an orphan: {process:?}"
+        );
     }
     drop(up);
 
@@ -61,7 +90,10 @@ fn the_quickstart_survives_a_kill_and_leaves_no_process_behind() -> Result<()> {
     let ended = up.ended()?;
     ensure!(ended.status.success(), "Ctrl-C is no failure: {ended:?}");
     for process in &processes {
-        ensure!(process.ends_within(Duration::from_secs(1)), "an orphan: {process:?}");
+        ensure!(
+            process.ends_within(Duration::from_secs(1)),
+            "an orphan: {process:?}"
+        );
     }
     Ok(())
 }
@@ -86,7 +118,10 @@ fn down_stops_an_instance_and_its_processes() -> Result<()> {
     ensure!(down.stderr.contains("stopped"), "{down:?}");
     ensure!(up.ended()?.status.success());
     for process in &processes {
-        ensure!(process.ends_within(Duration::from_secs(1)), "an orphan: {process:?}");
+        ensure!(
+            process.ends_within(Duration::from_secs(1)),
+            "an orphan: {process:?}"
+        );
     }
     let again = folder.run("kaos", &["down"])?.ok()?;
     ensure!(again.stderr.contains("nothing runs"), "{again:?}");
@@ -99,12 +134,18 @@ fn logs_are_those_of_the_resource() -> Result<()> {
     let mut up = folder.up(&["samples/quickstart.yaml"])?;
     up.ready()?;
     for resource in ["calculator", "mcpserver/calculator", "agent/assistant", "models"] {
-        folder.run("kaos", &["logs", resource])?.ok().with_context(|| resource.to_owned())?;
+        folder
+            .run("kaos", &["logs", resource])?
+            .ok()
+            .with_context(|| resource.to_owned())?;
     }
     let logs = folder.run("kaos", &["logs", "agent/assistant"])?.ok()?.stdout;
     ensure!(!logs.trim().is_empty(), "an agent says that it has started");
     let unknown = folder.run("kaos", &["logs", "nobody"])?.failed()?;
-    ensure!(unknown.contains("nothing is called nobody in namespace default"), "{unknown}");
+    ensure!(
+        unknown.contains("nothing is called nobody in namespace default"),
+        "{unknown}"
+    );
     Ok(())
 }
 
@@ -118,9 +159,31 @@ fn a_changed_tool_is_used_after_applying_it() -> Result<()> {
         .replace("return a * b", "return f\"{a * b} exactly\"")
         .replace("-> int:", "-> str:");
     folder.write("changed.yaml", &changed)?;
-    folder.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", "changed.yaml"])?.ok()?;
-    folder.kubectl(&["rollout", "status", "deployment/mcpserver-calculator", "--timeout=60s"])?.ok()?;
-    folder.kubectl(&["wait", "--for=condition=Ready", "agent/assistant", "--timeout=60s"])?.ok()?;
+    folder
+        .kubectl(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "-f",
+            "changed.yaml",
+        ])?
+        .ok()?;
+    folder
+        .kubectl(&[
+            "rollout",
+            "status",
+            "deployment/mcpserver-calculator",
+            "--timeout=60s",
+        ])?
+        .ok()?;
+    folder
+        .kubectl(&[
+            "wait",
+            "--for=condition=Ready",
+            "agent/assistant",
+            "--timeout=60s",
+        ])?
+        .ok()?;
     let answer = chat(&folder, &printed)?;
     ensure!(answer.stdout.contains("7006652 exactly"), "{answer:?}");
     Ok(())
