@@ -1,5 +1,6 @@
 //! A node with real processes against an API server: from a Deployment to answers over the address of its
 //! Service, and back to nothing.
+#![allow(clippy::unwrap_used, reason = "what goes wrong here fails the test")]
 
 mod support;
 
