@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Fixture {
-    pub node: Node,
-    pub namespace: String,
+pub(crate) struct Fixture {
+    pub(crate) node: Node,
+    pub(crate) namespace: String,
     client: Client,
     dir: tempfile::TempDir,
     stop: CancellationToken,
@@ -58,7 +58,7 @@ async fn client() -> Client {
 }
 
 impl Fixture {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let client = client().await;
         let namespace = format!("node-{}", SystemRandom.suffix(8));
         let object: Namespace = serde_json::from_value(json!({ "metadata": { "name": namespace } })).unwrap();
@@ -113,17 +113,17 @@ impl Fixture {
         (self.client, self.namespace, self.dir)
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.end().await;
     }
 
     /// The same folder and API under a new node.
-    pub async fn restart(self) -> Self {
+    pub(crate) async fn restart(self) -> Self {
         let (client, namespace, dir) = self.end().await;
         Self::open(client, namespace, dir).await
     }
 
-    pub fn api<K>(&self) -> Api<K>
+    pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
@@ -131,12 +131,16 @@ impl Fixture {
     }
 
     /// How many processes are on record as running.
-    pub fn recorded_processes(&self) -> usize {
+    pub(crate) fn recorded_processes(&self) -> usize {
         std::fs::read_dir(self.dir.path().join("run")).unwrap().count()
     }
 
     /// Asks until there is an answer.
-    pub async fn eventually<T, F: Future<Output = Option<T>>>(&self, what: &str, ask: impl Fn() -> F) -> T {
+    pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
+        &self,
+        what: &str,
+        ask: impl Fn() -> F,
+    ) -> T {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(answer) = ask().await {
@@ -149,7 +153,7 @@ impl Fixture {
 }
 
 /// The body of an answer of 200.
-pub async fn get(address: SocketAddr, path: &str) -> Option<String> {
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<String> {
     let mut connection = TcpStream::connect(address).await.ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n");
     connection.write_all(request.as_bytes()).await.ok()?;
