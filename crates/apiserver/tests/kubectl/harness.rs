@@ -3,7 +3,6 @@
 use std::{
     ffi::OsString,
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
     process::{Output, Stdio},
     sync::Arc,
     time::Duration,
@@ -113,13 +112,6 @@ impl Kubectl {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         command
-    }
-
-    /// Writes a file and returns its path.
-    pub(crate) fn file(&self, name: &str, text: &str) -> String {
-        let path: PathBuf = self.home.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
     }
 
     async fn output(&self, args: &[&str], input: Option<&str>) -> Output {
