@@ -5,6 +5,7 @@
 
 mod admission;
 mod agent;
+mod faults;
 mod mcp_server;
 mod model_api;
 mod quiet;

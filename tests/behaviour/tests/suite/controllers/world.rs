@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use kaos_controllers::{Config, Images, RoleImage, Runtime};
 use kaos_seams::{Dialer, Seams};
-use kaos_testkit::{Calls, KeptReady, PATIENCE, TestApi, eventually, install_crds, keep_pods_ready};
+use kaos_testkit::{
+    Builder, Calls, Faults, KeptReady, PATIENCE, TestApi, eventually, install_crds, keep_pods_ready,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -53,9 +55,24 @@ impl World {
     /// As [`World::start_without_node`], with a dialer that may depend on the namespace.
     pub(super) async fn start_with_dialer(dialer: impl FnOnce(&str) -> Arc<dyn Dialer>) -> Self {
         let api = TestApi::start_with_workloads().await;
+        let dialer = dialer(&api.namespace);
+        Self::on(api, dialer).await
+    }
+
+    /// As [`World::start_without_node`], on the embedded server, which does what `faults` ask for.
+    pub(super) async fn start_with_faults(faults: Faults) -> Self {
+        let api = Builder::default()
+            .workloads()
+            .faults(Arc::new(faults))
+            .start()
+            .await;
+        Self::on(api, Arc::new(Nowhere)).await
+    }
+
+    async fn on(api: TestApi, dialer: Arc<dyn Dialer>) -> Self {
         install_crds(&api).await;
         let mut world = Self {
-            seams: api.seams.clone().with_dialer(dialer(&api.namespace)),
+            seams: api.seams.clone().with_dialer(dialer),
             api,
             calls: Calls::default(),
             stop: CancellationToken::new(),

@@ -1,0 +1,125 @@
+//! An API server that fails. Only the embedded one does so on request; time is held still, so that waits
+//! take none.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use kaos_apiserver::{Call, Fault};
+use kaos_testkit::Faults;
+use serde_json::json;
+
+use super::world::{World, env, mock};
+
+/// What the controllers write.
+fn by_a_controller(call: &Call) -> bool {
+    let manager = call.field_manager.as_deref().unwrap_or_default();
+    ["kaos-agent", "kaos-modelapi", "kaos-mcpserver"].contains(&manager)
+}
+
+/// What only the controllers watch and list.
+fn of_ours(call: &Call) -> bool {
+    call.group == "kaos.tools" || call.resource == "services"
+}
+
+type Matches = fn(&Call) -> bool;
+
+/// From nothing to an agent that is ready, changed and ready again, while the calls that match go wrong.
+async fn an_agent_comes_up(fault: Fault, times: usize, matches: Matches) {
+    let faults = Faults::default();
+    let mut world = World::start_with_faults(faults.clone()).await;
+    world.start_node();
+    let injection = faults.inject(times, fault.clone(), matches);
+    let agent = |model: &str| json!({"modelAPI": "models", "model": model, "mcpServers": ["tools"]});
+    world.spec("agents", "sam", agent("m")).await;
+    world.spec("modelapis", "models", mock(&["m"])).await;
+    world
+        .spec("mcpservers", "tools", json!({"runtime": "plain"}))
+        .await;
+    world.ready("agents", "sam").await;
+
+    world.spec("modelapis", "models", mock(&["m", "n"])).await;
+    world.spec("agents", "sam", agent("n")).await;
+    world.ready("modelapis", "models").await;
+    world.ready("agents", "sam").await;
+    let mut made = world.names("deployments").await;
+    made.sort();
+    assert_eq!(made, ["agent-sam", "mcpserver-tools", "modelapi-models"]);
+
+    // A deletion is noticed however the watches fare.
+    world.delete("services", "agent-sam").await;
+    world.until("made again", "services", "agent-sam", |_| true).await;
+    assert!(injection.fired() > 0, "{fault:?} never happened");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_are_refused_are_tried_again() {
+    let fault = Fault::Error(StatusCode::SERVICE_UNAVAILABLE, "out of order".to_owned());
+    an_agent_comes_up(fault, 12, by_a_controller).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_crashes_before_it_writes_is_asked_again() {
+    an_agent_comes_up(Fault::CrashBeforeCommit, 12, by_a_controller).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_crashes_after_it_wrote_is_asked_again() {
+    an_agent_comes_up(Fault::CrashAfterCommit, 12, by_a_controller).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_answers_change_nothing() {
+    an_agent_comes_up(Fault::Delay(Duration::from_secs(3)), 40, by_a_controller).await;
+}
+
+/// A get is answered with the latest version always; a list may come from a replica that lags behind.
+#[tokio::test(start_paused = true)]
+async fn lists_of_old_versions_are_caught_up_with() {
+    let faults = Faults::default();
+    let mut world = World::start_with_faults(faults.clone()).await;
+    world.start_node();
+    world.mock_models().await;
+    let agent = |model: &str| json!({"modelAPI": "models", "model": model});
+    world.spec("agents", "sam", agent("m")).await;
+    world.ready("agents", "sam").await;
+
+    world.spec("modelapis", "models", mock(&["n"])).await;
+    world.phase("agents", "sam", "Failed").await;
+    world.spec("agents", "sam", agent("n")).await;
+    let stale = faults.inject(30, Fault::StaleRead { versions_back: 12 }, |call| {
+        call.verb == "list"
+    });
+    world.restart_controllers().await;
+    world.ready("agents", "sam").await;
+    let deployment = world.get("deployments", "agent-sam").await.unwrap();
+    assert!(
+        env(&deployment).contains(&"MODEL_NAME=n".to_owned()),
+        "{deployment}"
+    );
+    assert!(stale.fired() > 0, "{stale:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_break_off_are_opened_again() {
+    let watch: Matches = |call| call.verb == "watch" && of_ours(call);
+    an_agent_comes_up(Fault::DropWatch { after_events: 1 }, 30, watch).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_are_refused_for_a_while_hold_up_no_other() {
+    let refusal = Fault::Error(StatusCode::FORBIDDEN, "not allowed to watch".to_owned());
+    let services: Matches = |call| {
+        call.resource == "services" && call.namespace.is_some() && ["list", "watch"].contains(&call.verb)
+    };
+    let faults = Faults::default();
+    let refused = faults.inject(usize::MAX, refusal, services);
+    let mut world = World::start_with_faults(faults.clone()).await;
+    world.start_node();
+    // Passes look at Services, so they wait for them; the watches of everything else go on meanwhile.
+    world.spec("modelapis", "models", mock(&["m"])).await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(refused.fired() > 2, "{refused:?}");
+    assert_eq!(world.names("deployments").await, [""; 0]);
+    faults.stop();
+    world.ready("modelapis", "models").await;
+}
