@@ -8,8 +8,8 @@ use std::{collections::HashSet, fmt::Debug, sync::Arc};
 use futures::{Stream, StreamExt, future, stream};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    core::{DeserializeGuard, NamespaceResourceScope},
-    runtime::{WatchStreamExt, reflector, watcher},
+    core::{DeserializeGuard, NamespaceResourceScope, error_boundary::InvalidObject},
+    runtime::{WatchStreamExt, reflector, reflector::ObjectRef, watcher},
 };
 use serde::de::DeserializeOwned;
 use tracing::warn;
@@ -47,33 +47,53 @@ where
             }
         })
         .default_backoff()
-        .filter_map(|event| future::ready(event.ok().and_then(readable)));
-    let objects = events.flat_map(move |event| stream::iter(changed(&reader, &mut writer, event)).map(Ok));
+        .filter_map(|event| future::ready(event.ok()));
+    let objects = events.flat_map(move |event| {
+        let news = readable(&reader, event).map(|event| changed(&reader, &mut writer, event));
+        stream::iter(news.into_iter().flatten()).map(Ok)
+    });
     (store, objects)
 }
 
-/// The event with its object as a `K`, or nothing where the object cannot be read.
-fn readable<K: Resource<DynamicType = ()>>(
+/// The event with its object as a `K`, or nothing where the object cannot be read. To the store such an object
+/// is gone: what it was before is no longer true.
+fn readable<K>(
+    reader: &reflector::Store<K>,
     event: watcher::Event<DeserializeGuard<K>>,
-) -> Option<watcher::Event<K>> {
+) -> Option<watcher::Event<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
     use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
-    let read = |guard: DeserializeGuard<K>| {
-        guard
-            .0
-            .inspect_err(|invalid| {
-                let name = invalid.metadata.name.as_deref().unwrap_or_default();
-                let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
-                warn!(kind = %K::kind(&()), namespace, name, error = %invalid.error, "an object cannot be read");
-            })
-            .ok()
-    };
     match event {
-        Apply(object) => read(object).map(Apply),
-        Delete(object) => read(object).map(Delete),
-        InitApply(object) => read(object).map(InitApply),
         Init => Some(Init),
         InitDone => Some(InitDone),
+        InitApply(guard) => guard.0.inspect_err(warn_of::<K>).ok().map(InitApply),
+        Apply(guard) => match guard.0.inspect_err(warn_of::<K>) {
+            Ok(object) => Some(Apply(object)),
+            Err(invalid) => known(reader, &invalid).map(Delete),
+        },
+        Delete(guard) => match guard.0 {
+            Ok(object) => Some(Delete(object)),
+            Err(invalid) => known(reader, &invalid).map(Delete),
+        },
     }
+}
+
+fn warn_of<K: Resource<DynamicType = ()>>(invalid: &InvalidObject) {
+    let name = invalid.metadata.name.as_deref().unwrap_or_default();
+    let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
+    warn!(kind = %K::kind(&()), namespace, name, error = %invalid.error, "an object cannot be read");
+}
+
+/// What the store has of an object that cannot be read now.
+fn known<K>(reader: &reflector::Store<K>, invalid: &InvalidObject) -> Option<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let name = invalid.metadata.name.as_deref()?;
+    let key = ObjectRef::new(name).within(invalid.metadata.namespace.as_deref()?);
+    reader.get(&key).map(Arc::unwrap_or_clone)
 }
 
 /// Takes `event` into the store and returns the objects it is news about.
@@ -163,5 +183,35 @@ mod tests {
         assert_eq!(feed(InitApply(object("c"))), [""; 0]);
         assert_eq!(feed(InitDone), ["a", "b", "c"]);
         assert_eq!(reader.state().len(), 2);
+    }
+
+    #[test]
+    fn an_object_that_can_no_longer_be_read_is_gone_and_stops_no_other() {
+        use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+        let (reader, mut writer) = reflector::store::<ConfigMap>();
+        let invalid = |name: &str| {
+            let metadata = object(name).metadata;
+            DeserializeGuard(Err(InvalidObject {
+                error: "of another version".to_owned(),
+                metadata,
+            }))
+        };
+        let mut feed = |event| {
+            let event = readable(&reader, event);
+            names(
+                &event
+                    .map(|event| changed(&reader, &mut writer, event))
+                    .unwrap_or_default(),
+            )
+        };
+        feed(Init);
+        feed(InitApply(DeserializeGuard(Ok(object("a")))));
+        feed(InitApply(invalid("b")));
+        assert_eq!(feed(InitDone), ["a"]);
+        assert_eq!(feed(Apply(invalid("a"))), ["a"]);
+        assert_eq!(reader.state().len(), 0);
+        assert_eq!(feed(Delete(invalid("a"))), [""; 0]);
+        assert_eq!(feed(Apply(DeserializeGuard(Ok(object("a"))))), ["a"]);
+        assert_eq!(reader.state().len(), 1);
     }
 }
