@@ -1,7 +1,8 @@
 //! The schemas of the embedded API server's built-in kinds, from the OpenAPI files of the Kubernetes Go module.
 //!
 //! What is kept: types, formats, required fields, defaults, keys and merge strategies of lists. What is dropped:
-//! descriptions, which are most of the files, and defaults that say nothing (`{}` and `""`).
+//! descriptions, which are most of the files, and defaults that say nothing (`""`, and `{}` but for fields: there it
+//! says that the field is always there).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -176,8 +177,14 @@ fn reduce(schema: &Value) -> Value {
                         .collect(),
                 )
             }
-            "items" | "additionalProperties" => reduce(value),
-            "default" if *value == json!({}) || *value == json!("") => continue,
+            "items" | "additionalProperties" => {
+                let mut below = reduce(value);
+                if let Some(fields) = below.as_object_mut().filter(|fields| fields.get("default") == Some(&json!({}))) {
+                    fields.remove("default");
+                }
+                below
+            }
+            "default" if *value == json!("") => continue,
             _ => value.clone(),
         };
         reduced.insert((*key).to_owned(), value);
@@ -217,6 +224,7 @@ mod tests {
                     "protocol": { "type": "string", "default": "TCP" },
                     "strategy": {
                         "$ref": "#/components/schemas/a.Strategy",
+                        "default": {},
                         "x-kubernetes-patch-strategy": "retainKeys"
                     },
                     "port": { "x-kubernetes-int-or-string": true, "format": "int-or-string" }

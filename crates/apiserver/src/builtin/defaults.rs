@@ -31,11 +31,15 @@ pub(super) fn each<'a>(object: &'a mut Map<String, Value>, name: &str) -> impl I
 ///
 /// For create and update, before [`crate::patch::track_update`]; after [`crate::patch::apply`].
 pub(crate) fn apply_defaults(resource: &ResourceType, value: &mut Value) {
+    if resource.builtin {
+        resource.schema.fill(value);
+    }
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "Namespace") => namespace(value),
         ("", "Pod") => {
             if let Some(spec) = present(value, "spec") {
                 pods::apply_defaults(spec);
+                pods::default_requests(spec);
             }
         }
         ("", "Secret") => secret(value),

@@ -35,6 +35,23 @@ pub(super) fn apply_defaults(spec: &mut Map<String, Value>) {
     set(spec, "schedulerName", "default-scheduler");
 }
 
+/// What a pod asks for where it only says its limits. Templates are left as they are (`SetDefaults_Pod`).
+pub(super) fn default_requests(spec: &mut Map<String, Value>) {
+    for list in CONTAINERS {
+        for container in each(spec, list) {
+            let resources = container.get_mut("resources").and_then(Value::as_object_mut);
+            if let Some(resources) = resources
+                && let Some(Value::Object(limits)) = resources.get("limits").cloned()
+                && let Some(requests) = resources.entry("requests").or_insert_with(|| json!({})).as_object_mut()
+            {
+                for (name, limit) in limits {
+                    requests.entry(name).or_insert(limit);
+                }
+            }
+        }
+    }
+}
+
 fn volume_defaults(volume: &mut Map<String, Value>) {
     // A volume without a source is an empty directory.
     if volume.len() == 1 && volume.contains_key("name") {
@@ -68,15 +85,6 @@ fn container_defaults(container: &mut Map<String, Value>) {
     for variable in each(container, "env") {
         if let Some(field) = variable.pointer_mut("/valueFrom/fieldRef").and_then(Value::as_object_mut) {
             set(field, "apiVersion", "v1");
-        }
-    }
-    // What is limited and not asked for is asked for to the limit.
-    if let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut)
-        && let Some(Value::Object(limits)) = resources.get("limits").cloned()
-        && let Some(requests) = resources.entry("requests").or_insert_with(|| json!({})).as_object_mut()
-    {
-        for (name, limit) in limits {
-            requests.entry(name).or_insert(limit);
         }
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {

@@ -2,7 +2,7 @@
 //! controllers and people run into it. Metadata is checked for every kind elsewhere.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{names, pods, service};
 use crate::{resource::ResourceType, schema::FieldError};
@@ -67,11 +67,11 @@ fn workload(kind: &str, new: &Value, old: Option<&Value>, errors: &mut Vec<Field
     }
     let template = &spec["template"];
     let template_labels = &template["metadata"]["labels"];
-    if labels.is_some_and(|labels| labels.iter().any(|(name, value)| template_labels.get(name) != Some(value))) {
-        let empty = json!({});
-        let shown = if template_labels.is_null() { &empty } else { template_labels };
+    let differs = |(name, value): (&String, &Value)| template_labels.get(name) != Some(value);
+    // No selector at all selects nothing.
+    if selector.is_null() || labels.is_some_and(|labels| labels.iter().any(differs)) {
         let why = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", shown, why));
+        errors.push(FieldError::invalid("spec.template.metadata.labels", template_labels, why));
     }
     pods::validate(&template["spec"], "spec.template.spec", errors);
     names::one_of("spec.template.spec.restartPolicy", &template["spec"]["restartPolicy"], &["Always"], errors);
@@ -138,8 +138,12 @@ fn data_keys(data: &Value, field: &str, errors: &mut Vec<FieldError>) {
             let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  \
                        or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
             errors.push(FieldError::invalid(format!("{field}[{key}]"), &key.as_str().into(), why));
-        } else if key == "." || key == ".." || key.starts_with("..") {
-            let why = if key == "." { "must not be '.'" } else { "must not start with '..'" };
+        } else if key == "." || key.starts_with("..") {
+            let why = match key.as_str() {
+                "." => "must not be '.'",
+                ".." => "must not be '..'",
+                _ => "must not start with '..'",
+            };
             errors.push(FieldError::invalid(format!("{field}[{key}]"), &key.as_str().into(), why));
         }
     }

@@ -4,7 +4,7 @@
 //! nobody owns now, then compare with the live object to find conflicts and new owners.
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::{
     fieldpath::{FieldSet, Step, display},
@@ -46,7 +46,7 @@ pub(crate) fn apply(
     let known = typed::root(resource.schema.root());
     check(resource, known, applied)?;
     let stored = live;
-    let live = managed::without_owners(stored.unwrap_or(&json!({})));
+    let live = stored.map_or_else(|| resource.schema.zero(), managed::without_owners);
     let mut managers = stored.and_then(Managers::decode).unwrap_or_default();
     if stored.is_some() && managers.0.is_empty() {
         let before = Manager { name: BEFORE_FIRST_APPLY, ..manager };
@@ -83,6 +83,9 @@ pub(crate) fn apply(
         }
     }
     managers.0.retain(|_, owned| !owned.fields.is_empty());
+    if manager.name == KUBECTL {
+        note_last_applied(&mut object, applied);
+    }
     managers.encode(&mut object);
     match stored {
         // Field order is all that could differ.
@@ -156,6 +159,36 @@ fn conflicts(managers: &Managers, applier: &Id, changed: &FieldSet) -> Vec<Confl
             both.paths().into_iter().map(|path| (id.clone(), path)).collect::<Vec<_>>()
         })
         .collect()
+}
+
+/// Keeps the annotation of `kubectl apply` true where there is one, so that going back to it loses nothing.
+fn note_last_applied(object: &mut Value, applied: &Value) {
+    let note = object.pointer_mut("/metadata/annotations").and_then(|annotations| annotations.get_mut(LAST_APPLIED));
+    let Some(note) = note.filter(|note| note.as_str().is_some_and(|text| !text.is_empty())) else { return };
+    let mut applied = applied.clone();
+    if let Some(metadata) = applied.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
+    {
+        annotations.shift_remove(LAST_APPLIED);
+        if annotations.is_empty() {
+            metadata.shift_remove("annotations");
+        }
+    }
+    *note = format!("{}\n", sorted(&applied)).into();
+}
+
+/// The same value with its fields in the order of their names, as Go writes maps.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            let fields = fields.into_iter().map(|(name, value)| (name.clone(), sorted(value)));
+            Value::Object(fields.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        value => value.clone(),
+    }
 }
 
 /// `kubectl apply --server-side` takes over from `kubectl apply` without a conflict: what the annotation of the latter

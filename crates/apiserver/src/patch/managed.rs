@@ -277,8 +277,7 @@ pub(super) fn update(
     managers: &mut Managers,
     manager: Manager<'_>,
 ) {
-    let nothing = json!({});
-    let old = without_owners(live.unwrap_or(&nothing));
+    let old = live.map_or_else(|| resource.schema.zero(), without_owners);
     let changes = typed::compare(typed::root(resource.schema.root()), &old, new)
         .without(&beyond_reach(resource, manager.subresource));
     let writer = Id::of(Operation::Update, resource, manager);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::fieldpath::{FieldSet, Step};
-use crate::schema::{Cursor, ListType, same};
+use crate::schema::{Cursor, ListType, Type, same};
 
 /// What is known about a value.
 #[derive(Clone, Copy, Debug)]
@@ -429,6 +429,10 @@ pub(super) fn with_named_parents(known: Known<'_>, set: &FieldSet) -> FieldSet {
 /// What makes a configuration unfit to be applied, as kube-apiserver words it.
 pub(super) fn check(known: Known<'_>, value: &Value, path: &mut Vec<Step>, errors: &mut Vec<String>) {
     let Known::Node(cursor) = known else { return };
+    if let Some(expected) = mismatch(cursor, value) {
+        errors.push(format!("{}: {expected}", super::fieldpath::display(path)));
+        return;
+    }
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -467,4 +471,33 @@ pub(super) fn check(known: Known<'_>, value: &Value, path: &mut Vec<Step>, error
         }
         _ => {}
     }
+}
+
+/// What a value was expected to be, where it is something else.
+fn mismatch(cursor: Cursor<'_>, value: &Value) -> Option<String> {
+    let node = cursor.node();
+    if value.is_null() || node.int_or_string {
+        return None;
+    }
+    let go_type = match value {
+        Value::Null => "nil",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    };
+    let (fits, message) = match node.kind? {
+        Type::Object => (value.is_object(), format!("expected map, got &{{{value}}}")),
+        Type::Array => (value.is_array(), format!("expected list, got &{{{value}}}")),
+        Type::Integer | Type::Number => (value.is_number(), format!("expected numeric (int or float), got {go_type}")),
+        Type::Boolean => (value.is_boolean(), format!("expected boolean, got &{{{value}}}")),
+        // Texts with a format are any scalar to server-side apply.
+        Type::String if node.format.is_some() => (true, String::new()),
+        Type::String => {
+            (value.is_string(), format!("expected string, got &value.valueUnstructured{{Value:{value}}}"))
+        }
+    };
+    (!fits).then_some(message)
 }

@@ -107,6 +107,8 @@ pub(crate) struct Node {
     /// `additionalProperties: true`.
     pub(crate) additional_any: bool,
     pub(crate) required: Vec<String>,
+    /// Fields of built-in kinds that are structs by value in Go: they are always there, if only as `{}`.
+    pub(crate) by_value: Vec<String>,
     pub(crate) default: Option<Value>,
     pub(crate) list: ListType,
     /// Whether a map or struct is replaced as a whole by server-side apply.

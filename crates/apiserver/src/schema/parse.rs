@@ -91,6 +91,9 @@ fn parse(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> Node {
         ..Node::default()
     };
     for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        if property.get("$ref").is_some() && property.get("default").is_some_and(Value::is_object) {
+            node.by_value.push(name.clone());
+        }
         let id = add(arena, property, copies);
         node.properties.insert(name.clone(), id);
     }

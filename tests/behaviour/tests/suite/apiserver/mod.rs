@@ -1,9 +1,14 @@
 //! The Kubernetes API as its clients see it.
 
+mod apply;
+mod cases;
 mod crd;
 mod crud;
+mod defaults;
 mod deletion;
 mod discovery;
 mod faults;
 mod fixtures;
+mod patch;
+mod schema;
 mod watch;
