@@ -215,7 +215,7 @@ fn failure(pod: &Pod) -> Option<String> {
                 .map(str::trim)
                 .filter(|message| !message.is_empty());
             return Some(match said {
-                Some(message) => message.to_owned(),
+                Some(message) => gist(message).to_owned(),
                 None => format!(
                     "container {} ended with exit code {}",
                     container.name, ended.exit_code
@@ -230,6 +230,18 @@ fn failure(pod: &Pod) -> Option<String> {
         })?;
         waiting.message.clone().or_else(|| waiting.reason.clone())
     })
+}
+
+/// The part of a log's end that says why: from the error on, or else the last line.
+fn gist(log: &str) -> &str {
+    let error = log
+        .rmatch_indices("error: ")
+        .map(|(at, _)| at)
+        .find(|at| *at == 0 || log[..*at].ends_with('\n'));
+    match error {
+        Some(at) => &log[at..],
+        None => log.lines().last().unwrap_or(log),
+    }
 }
 
 #[cfg(test)]
@@ -288,10 +300,10 @@ mod tests {
         let crashed = pod(
             &json!({"name": "c", "image": "", "imageID": "", "restartCount": 3, "ready": false,
             "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
-            "lastState": {"terminated": {"exitCode": 1, "message": "line 3: invalid syntax\n"}}}),
+            "lastState": {"terminated": {"exitCode": 1, "message": "loading\nerror: line 3: invalid syntax\n"}}}),
         );
         let state = |pods: &[&Pod]| state("Agent", &agent(&waiting), pods, since).message;
-        assert_eq!(state(&[&crashed]), "line 3: invalid syntax");
+        assert_eq!(state(&[&crashed]), "error: line 3: invalid syntax");
         assert_eq!(state(&[]), "Deployment ready replicas: 0/1");
     }
 }

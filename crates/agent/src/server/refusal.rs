@@ -1,4 +1,5 @@
-//! Answers to requests that are not served: `{"detail": ...}`, as callers of KAOS agents know them.
+//! Answers to requests that are not served: `detail`, as callers of KAOS agents know it, and the `error` that
+//! OpenAI's SDKs show.
 
 use axum::{
     Json,
@@ -29,6 +30,13 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        (self.status, Json(json!({"detail": self.detail}))).into_response()
+        let kind = if self.status.is_server_error() {
+            "server_error"
+        } else {
+            "invalid_request_error"
+        };
+        let error = json!({"message": self.detail, "type": kind, "param": null, "code": null});
+        let body = json!({"detail": self.detail, "error": error});
+        (self.status, Json(body)).into_response()
     }
 }

@@ -494,10 +494,16 @@ async fn requests_that_cannot_be_served_say_why() {
     let (status, answer) = agent.post(vec![b' '; BODY_LIMIT + 1]).await;
     assert_eq!(
         (status, answer),
-        (413, json!({"detail": "request body is larger than 4 MiB"}))
+        (413, refused("request body is larger than 4 MiB"))
     );
     assert_eq!(agent.post(vec![b' '; BODY_LIMIT]).await.0, 400);
     assert!(agent.model.asked.lock().unwrap().is_empty());
+}
+
+/// The body of a refusal, for callers of KAOS agents and for OpenAI's SDKs.
+fn refused(detail: &str) -> Value {
+    let error = json!({"message": detail, "type": "invalid_request_error", "param": null, "code": null});
+    json!({"detail": detail, "error": error})
 }
 
 #[tokio::test]
@@ -518,7 +524,7 @@ async fn a_web_page_cannot_make_the_agent_act() {
             "content type must be application/json, found {:?}",
             kind.unwrap_or_default()
         );
-        assert_eq!((status, body), (415, json!({"detail": detail})));
+        assert_eq!((status, body), (415, refused(&detail)));
     }
 }
 
@@ -526,16 +532,9 @@ async fn a_web_page_cannot_make_the_agent_act() {
 async fn other_paths_and_methods_are_not_there() {
     let agent = agent([]);
     for path in ["/", "/memory/sessions", "/v1/completions"] {
-        assert_eq!(
-            agent.get(path).await,
-            (404, json!({"detail": "Not Found"})),
-            "{path}"
-        );
+        assert_eq!(agent.get(path).await, (404, refused("Not Found")), "{path}");
     }
-    assert_eq!(
-        agent.get(CHAT).await,
-        (405, json!({"detail": "Method Not Allowed"}))
-    );
+    assert_eq!(agent.get(CHAT).await, (405, refused("Method Not Allowed")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 //! and waits for the next thing to happen — a change of the pod or of what it refers to, the end of a
 //! process, a finding of a probe, a deadline, or the end of the node.
 
+mod last_words;
 mod report;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -16,6 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::last_words::LastWords;
 use super::{
     Assignment, Context,
     container::{Plan, Refused, declared_ports},
@@ -45,7 +47,12 @@ const DEFAULT_GRACE: i64 = 30;
 #[derive(Debug)]
 pub(crate) enum Message {
     /// The process of a run has ended.
-    Ended { container: usize, run: u64, exit: Exit },
+    Ended {
+        container: usize,
+        run: u64,
+        exit: Exit,
+        message: Option<String>,
+    },
     /// A probe of a run has found something.
     Probed {
         container: usize,
@@ -355,14 +362,22 @@ impl Worker {
         self.runs += 1;
         let (run, sender) = (self.runs, self.messages.0.clone());
         let (mut ending, ended) = (process.clone(), sender.clone());
+        let last_words = LastWords {
+            wanted: spec.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
+            logs: context.logs.clone(),
+            pod: (self.namespace.clone(), self.name.clone(), self.uid.clone()),
+            container: spec.name.clone(),
+        };
         tokio::spawn(async move {
             let exit = ending.wait().await;
+            let message = last_words.of(&exit).await;
             // Nobody listens once the pod is forgotten.
             let _ = ended
                 .send(Message::Ended {
                     container: index,
                     run,
                     exit,
+                    message,
                 })
                 .await;
         });
@@ -389,7 +404,12 @@ impl Worker {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Ended { container, run, exit } => {
+            Message::Ended {
+                container,
+                run,
+                exit,
+                message,
+            } => {
                 if !self.containers[container].is_run(run) {
                     return;
                 }
@@ -398,7 +418,7 @@ impl Worker {
                 self.containers[container].phase = Phase::Terminated(Terminated {
                     exit,
                     reason: reason.to_owned(),
-                    message: None,
+                    message,
                     container_id: id,
                 });
             }
