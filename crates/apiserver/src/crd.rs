@@ -159,7 +159,12 @@ fn check(definition: &Value, current: Option<&Value>) -> Vec<Cause> {
         causes.push(cause("Invalid", "spec.versions", message));
     }
     for (index, version) in versions(definition).enumerate() {
-        causes.extend(check_version(index, version));
+        // A definition of one version is read as the older form, whose schema stands elsewhere.
+        let schema_field = match versions(definition).count() {
+            1 => "spec.validation.openAPIV3Schema".to_owned(),
+            _ => format!("spec.versions[{index}].schema.openAPIV3Schema"),
+        };
+        causes.extend(check_version(index, version, &schema_field));
     }
     if let Some(current) = current {
         for (pointer, field) in [
@@ -177,17 +182,16 @@ fn check(definition: &Value, current: Option<&Value>) -> Vec<Cause> {
     causes
 }
 
-fn check_version(index: usize, version: &Value) -> Vec<Cause> {
+fn check_version(index: usize, version: &Value, schema_field: &str) -> Vec<Cause> {
     let field = format!("spec.versions[{index}]");
     let mut causes = Vec::new();
     if text(version, "/name").is_empty() {
         causes.push(cause("Required", &format!("{field}.name"), "Required value"));
     }
-    let schema_field = format!("{field}.schema.openAPIV3Schema");
     match version.pointer("/schema/openAPIV3Schema") {
         None => causes.push(cause(
             "Required",
-            &schema_field,
+            schema_field,
             "Required value: schemas are required",
         )),
         Some(schema) => {
@@ -195,7 +199,7 @@ fn check_version(index: usize, version: &Value) -> Vec<Cause> {
                 causes.extend(
                     errors
                         .into_iter()
-                        .map(|error| Cause::from(error.under(&schema_field))),
+                        .map(|error| Cause::from(error.under(schema_field))),
                 );
             }
         }

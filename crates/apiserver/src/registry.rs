@@ -75,12 +75,12 @@ impl Registry {
             .cloned()
     }
 
-    /// A served resource whose objects are stored under this qualified name, in any of its versions.
-    pub(crate) fn stored_as(&self, qualified_name: &str) -> Option<Arc<ResourceType>> {
+    /// A served resource whose objects are stored under this name, in any of its versions.
+    pub(crate) fn stored_as(&self, name: &str) -> Option<Arc<ResourceType>> {
         self.read()
             .resources
             .values()
-            .find(|resource| resource.qualified_name() == qualified_name)
+            .find(|resource| resource.storage_name() == name)
             .cloned()
     }
 

@@ -51,7 +51,16 @@ impl ResourceType {
         }
     }
 
-    /// `plural.group`, as messages and storage keys name a resource; only the plural for the core group.
+    /// The name that its objects are stored under. Events are one resource in two groups.
+    pub(crate) fn storage_name(&self) -> String {
+        if self.builtin && self.group == "events.k8s.io" {
+            self.plural.clone()
+        } else {
+            self.qualified_name()
+        }
+    }
+
+    /// `plural.group`, as messages name a resource; only the plural for the core group.
     pub(crate) fn qualified_name(&self) -> String {
         if self.group.is_empty() {
             self.plural.clone()

@@ -47,7 +47,7 @@ static BUILTIN_ARENA: LazyLock<Arc<Arena>> = LazyLock::new(|| {
 
 /// A structural schema.
 #[derive(Clone, Debug)]
-pub struct Schema {
+pub(crate) struct Schema {
     arena: Arc<Arena>,
     root: NodeId,
     /// Whether any node has rules.
@@ -59,7 +59,11 @@ impl Schema {
     pub(crate) fn builtin(definition: &str) -> Option<Self> {
         let arena = BUILTIN_ARENA.clone();
         let root = *arena.definitions.get(definition)?;
-        Some(Self { arena, root, has_rules: false })
+        Some(Self {
+            arena,
+            root,
+            has_rules: false,
+        })
     }
 
     /// The schema of a custom resource, from `spec.versions[].schema.openAPIV3Schema`. Metadata, `apiVersion` and
@@ -76,16 +80,31 @@ impl Schema {
         let metadata = reachable(METADATA);
         parse::definitions(&mut arena, &metadata);
         let root = parse::schema(&mut arena, schema);
-        let text = arena.push(Node { kind: Some(Type::String), ..Node::default() });
+        let text = arena.push(Node {
+            kind: Some(Type::String),
+            ..Node::default()
+        });
         let metadata = arena.definitions.get(METADATA).copied();
-        let fields = [("apiVersion", Some(text)), ("kind", Some(text)), ("metadata", metadata)];
+        let fields = [
+            ("apiVersion", Some(text)),
+            ("kind", Some(text)),
+            ("metadata", metadata),
+        ];
         for (name, id) in fields.into_iter().filter_map(|(name, id)| Some((name, id?))) {
             arena.nodes[root].properties.insert(name.to_owned(), id);
         }
         let has_rules = arena.nodes.iter().any(|node| node.rules.is_some());
-        let schema = Self { arena: Arc::new(arena), root, has_rules };
+        let schema = Self {
+            arena: Arc::new(arena),
+            root,
+            has_rules,
+        };
         let errors = schema.check_defaults();
-        if errors.is_empty() { Ok(schema) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(schema)
+        } else {
+            Err(errors)
+        }
     }
 
     /// The root, to walk from.
@@ -172,7 +191,11 @@ impl Schema {
             }
             prune::apply_defaults(cursor, &mut pruned);
             let at = self.path_of(id);
-            errors.extend(validate::validate(cursor, false, &pruned, None).into_iter().map(|error| error.under(&at)));
+            errors.extend(
+                validate::validate(cursor, false, &pruned, None)
+                    .into_iter()
+                    .map(|error| error.under(&at)),
+            );
         }
         errors
     }
@@ -180,7 +203,10 @@ impl Schema {
     /// Where a node stands in the document: `properties[spec].properties[mode].default`.
     fn path_of(&self, id: NodeId) -> String {
         let steps = |node: &Node| -> Vec<(String, NodeId)> {
-            let properties = node.properties.iter().map(|(name, id)| (format!("properties[{name}]"), *id));
+            let properties = node
+                .properties
+                .iter()
+                .map(|(name, id)| (format!("properties[{name}]"), *id));
             let items = node.items.map(|id| ("items".to_owned(), id));
             let additional = node.additional.map(|id| ("additionalProperties".to_owned(), id));
             properties.chain(items).chain(additional).collect()
@@ -204,9 +230,15 @@ impl Schema {
 
 /// A built-in definition and all that it refers to.
 fn reachable(name: &str) -> Map<String, Value> {
-    let Some(schema) = Schema::builtin(name) else { return Map::new() };
+    let Some(schema) = Schema::builtin(name) else {
+        return Map::new();
+    };
     let names = schema.definitions();
-    BUILTIN.iter().filter(|(name, _)| names.contains_key(*name)).map(|(n, s)| (n.clone(), s.clone())).collect()
+    BUILTIN
+        .iter()
+        .filter(|(name, _)| names.contains_key(*name))
+        .map(|(n, s)| (n.clone(), s.clone()))
+        .collect()
 }
 
 /// Whether two JSON values mean the same: `1` and `1.0` do.

@@ -73,7 +73,7 @@ impl Context {
     pub(crate) fn current(&self) -> Result<Stored, ApiError> {
         self.server
             .store
-            .get(&self.resource.qualified_name(), &self.key())
+            .get(&self.resource.storage_name(), &self.key())
             .ok_or_else(|| ApiError::not_found(&self.resource, self.name()))
     }
 

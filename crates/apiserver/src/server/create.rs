@@ -11,6 +11,7 @@ use super::{
     query::FieldValidation,
     respond::{self, Shape},
     rules,
+    versions::to_stored,
 };
 use crate::{
     crd,
@@ -115,14 +116,14 @@ pub(super) async fn store_new(ctx: &Context, new: New<'_>) -> Result<(Value, Vec
         }
         let name = meta::name(&candidate).to_owned();
         let key = Key::new(ctx.namespace(), &name);
-        if dry_run && ctx.server.store.get(&resource.qualified_name(), &key).is_some() {
+        if dry_run && ctx.server.store.get(&resource.storage_name(), &key).is_some() {
             return Err(ApiError::already_exists(resource, &name).into());
         }
         let write = Write {
-            resource: resource.qualified_name().into(),
+            resource: resource.storage_name().into(),
             key,
             expected: Expected::Absent,
-            change: Change::Put(candidate),
+            change: Change::Put(to_stored(resource, candidate)),
             needs: ctx
                 .target
                 .namespace
@@ -130,9 +131,7 @@ pub(super) async fn store_new(ctx: &Context, new: New<'_>) -> Result<(Value, Vec
                 .map(|name| ("namespaces".into(), Key::new("", name))),
         };
         match ctx.server.commit(&gate, write).await {
-            Ok(stored) => {
-                return Ok((Value::clone(&stored.object), warnings));
-            }
+            Ok(stored) => return Ok((Value::clone(&stored.object), warnings)),
             Err(Failed::Conflict) if generated && attempt < NAME_ATTEMPTS => {}
             Err(Failed::Conflict) => return Err(ApiError::already_exists(resource, &name).into()),
             Err(Failed::Missing) => return Err(namespace_not_found(ctx).into()),

@@ -16,9 +16,10 @@ use super::{
     decode, meta,
     query::{Query, dry_run, invalid_options},
     read::{self, Selection},
-    respond::{self, Shape, in_version},
+    respond::{self, Shape},
     rules,
     update::{CONFLICT_RETRIES, is_released},
+    versions::in_version,
 };
 use crate::{
     crd,
@@ -224,7 +225,7 @@ impl Shared {
         options: &DeleteOptions,
         gate: &Gate,
     ) -> Result<Deletion, Abort> {
-        let name: Cow<'_, str> = resource.qualified_name().into();
+        let name: Cow<'_, str> = resource.storage_name().into();
         for _ in 0..CONFLICT_RETRIES {
             let current = self
                 .store

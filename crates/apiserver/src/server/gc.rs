@@ -253,7 +253,7 @@ impl Collector {
         let stored = self
             .server
             .store
-            .get(&resource.qualified_name(), &Key::new(namespace, &owner.name));
+            .get(&resource.storage_name(), &Key::new(namespace, &owner.name));
         match stored.filter(|stored| meta::uid(&stored.object) == owner.uid) {
             None => Owner::Absent,
             Some(Stored { object, .. }) => {

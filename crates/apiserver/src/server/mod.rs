@@ -21,6 +21,7 @@ mod selectors;
 mod subresource;
 mod target;
 mod update;
+mod versions;
 mod watch;
 
 use std::{

@@ -6,10 +6,8 @@
 pub(crate) enum NameRule {
     /// Lower-case letters, digits, `-` and `.`: most kinds.
     Subdomain,
-    /// The same without dots: namespaces.
+    /// The same without dots: namespaces and Services.
     Label,
-    /// The same, starting with a letter: Services, whose names become DNS labels of old.
-    OldLabel,
     /// Anything that fits in a path: roles and their bindings.
     PathSegment,
 }
@@ -17,8 +15,7 @@ pub(crate) enum NameRule {
 /// The rule for a resource.
 pub(crate) fn rule(group: &str, plural: &str) -> NameRule {
     match (group, plural) {
-        ("", "namespaces") => NameRule::Label,
-        ("", "services") => NameRule::OldLabel,
+        ("", "namespaces" | "services") => NameRule::Label,
         ("rbac.authorization.k8s.io", _) => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     }
@@ -36,7 +33,6 @@ impl NameRule {
         match self {
             Self::Subdomain => subdomain(&completed),
             Self::Label => label(&completed),
-            Self::OldLabel => old_label(&completed),
             Self::PathSegment => path_segment(&completed),
         }
     }
@@ -85,22 +81,6 @@ fn label(text: &str) -> Vec<String> {
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
              start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for \
              validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-                .to_owned(),
-        );
-    }
-    problems
-}
-
-fn old_label(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if text.len() > 63 {
-        problems.push(too_long(63));
-    }
-    if !is_label(text) || !text.as_bytes().first().is_some_and(u8::is_ascii_lowercase) {
-        problems.push(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
-             alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \
-             regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
                 .to_owned(),
         );
     }
@@ -197,7 +177,6 @@ mod tests {
             (NameRule::Subdomain, "-a", false),
             (NameRule::Label, "a.b", false),
             (NameRule::Label, "1a", true),
-            (NameRule::OldLabel, "1a", false),
             (NameRule::PathSegment, "system:Node", true),
             (NameRule::PathSegment, "a/b", false),
         ] {

@@ -10,8 +10,9 @@ use super::{
     create::{self, New},
     decode, meta,
     query::{FieldValidation, invalid_options},
-    respond::{self, Shape, in_version},
+    respond::{self, Shape},
     update::{self, CONFLICT_RETRIES, abort_of, sent_version},
+    versions::in_version,
 };
 use crate::{
     error::ApiError,
@@ -59,7 +60,7 @@ async fn run(
     let resource = &*ctx.resource;
     let gate = ctx.gate(options.dry_run);
     for _ in 0..CONFLICT_RETRIES {
-        let current = ctx.server.store.get(&resource.qualified_name(), &ctx.key());
+        let current = ctx.server.store.get(&resource.storage_name(), &ctx.key());
         let Some(current) = current else {
             match apply_new(ctx, patch, options).await {
                 // Somebody else created it meanwhile: apply to what they made.

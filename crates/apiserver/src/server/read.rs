@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use super::{
     context::{Abort, Answer, Context},
     query::{ListOptions, VersionMatch},
-    respond::{self, Shape, in_version},
+    respond::{self, Shape},
     selectors::{FieldSelector, LabelSelector},
+    versions::in_version,
 };
 use crate::{
     error::{ApiError, Cause, Details},
@@ -87,7 +88,7 @@ fn stale_object(ctx: &Context, versions_back: u64) -> Result<Stored, ApiError> {
 
 fn stale_snapshot(ctx: &Context, versions_back: u64) -> Snapshot {
     let store = &ctx.server.store;
-    let (resource, namespace) = (ctx.resource.qualified_name(), ctx.target.namespace.as_deref());
+    let (resource, namespace) = (ctx.resource.storage_name(), ctx.target.namespace.as_deref());
     let revision = store
         .revision()
         .saturating_sub(versions_back)
@@ -138,7 +139,7 @@ pub(crate) fn list(ctx: &Context) -> Answer {
 
 /// The objects to list from, and the key after which a continued list goes on.
 fn snapshot(ctx: &Context, options: &ListOptions) -> Result<(Snapshot, Option<Key>), Abort> {
-    let (resource, namespace) = (ctx.resource.qualified_name(), ctx.target.namespace.as_deref());
+    let (resource, namespace) = (ctx.resource.storage_name(), ctx.target.namespace.as_deref());
     let store = &ctx.server.store;
     if let Some(text) = &options.continue_token {
         let token = Continue::decode(text)?;
@@ -234,7 +235,7 @@ pub(crate) fn select(ctx: &Context, selection: &Selection) -> Vec<(Key, Arc<Valu
     let snapshot = ctx
         .server
         .store
-        .list(&ctx.resource.qualified_name(), selection.namespace.as_deref());
+        .list(&ctx.resource.storage_name(), selection.namespace.as_deref());
     snapshot
         .objects
         .into_iter()

@@ -1,12 +1,10 @@
 //! Answers: in which of its forms the caller wants an object, and the bytes of it.
 
-use std::borrow::Cow;
-
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Body, decode::JSON, full_body, query::Query};
+use super::{Body, decode::JSON, full_body, query::Query, versions::in_version};
 use crate::{error::ApiError, resource::ResourceType, table};
 
 /// The form of an answer.
@@ -119,18 +117,6 @@ fn include_object(query: &Query) -> Result<IncludeObject, ApiError> {
             "unrecognized includeObject value: \"{other}\""
         ))),
     }
-}
-
-/// The object in the version that was asked for. Versions of one custom resource differ in name only: there is
-/// no conversion.
-pub(crate) fn in_version<'a>(resource: &ResourceType, object: &'a Value) -> Cow<'a, Value> {
-    let api_version = resource.api_version();
-    if object.get("apiVersion").and_then(Value::as_str) == Some(&api_version) {
-        return Cow::Borrowed(object);
-    }
-    let mut object = object.clone();
-    object["apiVersion"] = api_version.into();
-    Cow::Owned(object)
 }
 
 fn metadata_only(object: &Value) -> Value {

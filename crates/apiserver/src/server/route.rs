@@ -21,6 +21,7 @@ use crate::{
     error::ApiError,
     fault::{Call, Fault, Outcome},
     proxy,
+    resource::ResourceType,
 };
 
 /// Answers any request.
@@ -69,7 +70,7 @@ where
     let watching = query.flag("watch") == Some(true) && target.subresource.is_none();
     let verb = target
         .verb(&parts.method, watching)
-        .ok_or_else(ApiError::method_not_allowed)?;
+        .ok_or_else(|| no_verb(&resource, &parts.method))?;
     let header = |name| {
         parts
             .headers
@@ -141,7 +142,9 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    check_scope(&ctx)?;
+    if let Some(response) = wrong_scope(&ctx) {
+        return Ok(response);
+    }
     match ctx.subresource() {
         None => {}
         Some("status") if ctx.resource.status => {}
@@ -198,14 +201,31 @@ fn destination(ctx: &Context) -> Option<proxy::Destination> {
     }
 }
 
-/// A path with a namespace is for namespaced objects; without one only their lists can be read.
-fn check_scope(ctx: &Context) -> Result<(), ApiError> {
-    match (ctx.resource.namespaced, &ctx.target.namespace) {
-        (false, Some(_)) => Err(ApiError::no_such_resource()),
-        (true, None) if ctx.target.name.is_some() => Err(ApiError::no_such_resource()),
-        (true, None) if !matches!(ctx.call.verb, "list" | "watch") => Err(ApiError::method_not_allowed()),
-        _ => Ok(()),
+/// The method means nothing on the path. Custom resources have one handler for all paths, which misses the name.
+fn no_verb(resource: &ResourceType, method: &Method) -> ApiError {
+    if !resource.builtin && matches!(*method, Method::PUT | Method::PATCH) {
+        return ApiError::bad_request("name must be provided");
     }
+    ApiError::method_not_allowed()
+}
+
+/// A path with a namespace is for namespaced objects; without one only their lists can be read.
+fn wrong_scope(ctx: &Context) -> Option<Response<Body>> {
+    let (namespaced, given) = (ctx.resource.namespaced, ctx.target.namespace.is_some());
+    let collection = ctx.target.name.is_none();
+    if namespaced == given || (namespaced && collection && matches!(ctx.call.verb, "list" | "watch")) {
+        return None;
+    }
+    // No handler of a cluster knows such a path of a custom resource.
+    if !ctx.resource.builtin {
+        return Some(not_found_page());
+    }
+    let error = if namespaced && collection {
+        ApiError::method_not_allowed()
+    } else {
+        ApiError::no_such_resource()
+    };
+    Some(error.into_response())
 }
 
 fn injected_error(status: StatusCode, message: &str) -> ApiError {

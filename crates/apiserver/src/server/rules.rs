@@ -141,8 +141,7 @@ pub(crate) fn metadata_causes(resource: &ResourceType, object: &Value) -> Vec<Ca
     for (index, name) in meta::finalizers(object).into_iter().enumerate() {
         causes.extend(finalizer_cause(index, name));
     }
-    for (index, owner) in meta::owners(object).into_iter().enumerate() {
-        let field = format!("metadata.ownerReferences[{index}]");
+    for owner in meta::owners(object) {
         for (name, value, why) in [
             ("apiVersion", &owner.version, "version must not be empty"),
             ("kind", &owner.kind, "must not be empty"),
@@ -150,7 +149,7 @@ pub(crate) fn metadata_causes(resource: &ResourceType, object: &Value) -> Vec<Ca
             ("uid", &owner.uid, "must not be empty"),
         ] {
             if value.is_empty() {
-                causes.push(invalid(format!("{field}.{name}"), "", why));
+                causes.push(invalid(format!("metadata.ownerReferences.{name}"), "", why));
             }
         }
     }

@@ -120,6 +120,13 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     tokens
 }
 
+/// A key or a value of a label selector that no label can have.
+fn refused_part(place: &str, value: &str, why: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "unable to parse requirement: {place}: Invalid value: \"{value}\": {why}"
+    ))
+}
+
 fn unparsable(found: &Token<'_>, expected: &str) -> ApiError {
     ApiError::bad_request(format!("unable to parse requirement: found '{found}'{expected}"))
 }
@@ -185,6 +192,13 @@ impl<'a> Parser<'a> {
             }
             other => return Err(unparsable(&other, ", expected: in, notin, =, ==, !=, gt, lt")),
         };
+        if let Test::In(values) | Test::NotIn(values) = &test {
+            for (index, value) in values.iter().enumerate() {
+                if let Some(why) = super::names::label_value(value).first() {
+                    return Err(refused_part(&format!("values[{index}][{key}]"), value, why));
+                }
+            }
+        }
         Ok(Requirement { key, test })
     }
 
@@ -193,9 +207,7 @@ impl<'a> Parser<'a> {
         let problems = super::names::qualified_name(key);
         match problems.first() {
             None => Ok(key.to_owned()),
-            Some(problem) => Err(ApiError::bad_request(format!(
-                "key: Invalid value: \"{key}\": {problem}"
-            ))),
+            Some(problem) => Err(refused_part("<nil>", key, problem)),
         }
     }
 
@@ -209,11 +221,8 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Result<i64, ApiError> {
         let word = self.word()?;
-        word.parse().map_err(|_| {
-            ApiError::bad_request(format!(
-                "values[0]: Invalid value: \"{word}\": for 'Gt', 'Lt' operators, the value must be an integer"
-            ))
-        })
+        let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+        word.parse().map_err(|_| refused_part("values[0]", word, why))
     }
 
     fn values(&mut self) -> Result<Vec<String>, ApiError> {

@@ -9,8 +9,9 @@ use super::{
     context::{Answer, Context, Failed},
     decode, meta,
     query::FieldValidation,
-    respond::{self, Shape, in_version},
+    respond::{self, Shape},
     update::{self, CONFLICT_RETRIES, abort_of, sent_version},
+    versions::in_version,
 };
 use crate::{
     error::ApiError,
@@ -219,7 +220,7 @@ pub(super) async fn bind(ctx: &Context, media_type: &str, body: Bytes) -> Answer
         let current = ctx.current()?;
         let object = bound(&ctx.resource, ctx, &current, node)?;
         let write = crate::store::Write {
-            resource: ctx.resource.qualified_name().into(),
+            resource: ctx.resource.storage_name().into(),
             key: ctx.key(),
             expected: crate::store::Expected::Version(current.revision),
             change: crate::store::Change::Put(object),

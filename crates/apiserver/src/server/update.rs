@@ -8,8 +8,9 @@ use super::{
     admit::{self, Admitted, Source},
     context::{Abort, Answer, Context, Failed, Gate},
     decode, meta,
-    respond::{self, Shape, in_version},
+    respond::{self, Shape},
     rules,
+    versions::{in_version, to_stored},
 };
 use crate::{
     crd,
@@ -95,9 +96,10 @@ pub(super) async fn finish(
         // The version of the path is shown; what is stored stays as it is.
         return Ok((Value::clone(&current.object), warnings));
     }
+    let object = to_stored(resource, object);
     let removed = is_released(resource, &object);
     let write = Write {
-        resource: resource.qualified_name().into(),
+        resource: resource.storage_name().into(),
         key: ctx.key(),
         expected: Expected::Version(current.revision),
         change: if removed {

@@ -15,7 +15,8 @@ use super::{
     decode::JSON,
     query::ListOptions,
     read::Selection,
-    respond::{Shape, in_version},
+    respond::Shape,
+    versions::in_version,
 };
 use crate::{
     BoxError,
@@ -75,7 +76,7 @@ struct Expired {
 impl Stream {
     fn open(ctx: Context, shape: Shape, options: ListOptions, selection: Selection) -> Self {
         let version = options.resource_version.unwrap_or_default();
-        let resource: Arc<str> = ctx.resource.qualified_name().into();
+        let resource: Arc<str> = ctx.resource.storage_name().into();
         let with_initial = options.send_initial_events.unwrap_or(version == 0);
         let (mut initial, mut start) = (Vec::new(), version);
         if with_initial {

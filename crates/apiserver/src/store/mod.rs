@@ -46,7 +46,7 @@ impl Key {
 /// One change of one object.
 #[derive(Debug)]
 pub(crate) struct Write {
-    /// The resource's qualified name.
+    /// The name that the resource is stored under.
     pub(crate) resource: Arc<str>,
     pub(crate) key: Key,
     /// What must be stored now for the change to happen.
@@ -141,7 +141,7 @@ impl Store {
         self.read(|state| state.list_at(resource, namespace, revision))
     }
 
-    /// The qualified names of the resources that have objects.
+    /// The names of the resources that have objects.
     pub(crate) fn resources(&self) -> Vec<Arc<str>> {
         self.read(State::resources)
     }

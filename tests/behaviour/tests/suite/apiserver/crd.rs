@@ -59,7 +59,7 @@ async fn what_is_wrong_with_a_definition_is_named() {
     assert_eq!((code, reason), (422, "Invalid"));
     for part in [
         "metadata.name: Invalid value: \"gizmos.example.com\": must be spec.names.plural+\".\"+spec.group",
-        "spec.versions[0].schema.openAPIV3Schema.properties[size].type: Required value: must not be empty for specified object fields",
+        "spec.validation.openAPIV3Schema.properties[size].type: Required value: must not be empty for specified object fields",
     ] {
         assert!(message.contains(part), "{part} in {message}");
     }

@@ -7,6 +7,7 @@ mod crud;
 mod defaults;
 mod deletion;
 mod discovery;
+mod events;
 mod faults;
 mod fixtures;
 mod patch;
