@@ -179,7 +179,10 @@ fn reduce(schema: &Value) -> Value {
             }
             "items" | "additionalProperties" => {
                 let mut below = reduce(value);
-                if let Some(fields) = below.as_object_mut().filter(|fields| fields.get("default") == Some(&json!({}))) {
+                if let Some(fields) = below
+                    .as_object_mut()
+                    .filter(|fields| fields.get("default") == Some(&json!({})))
+                {
                     fields.remove("default");
                 }
                 below

@@ -13,7 +13,11 @@ pub(super) fn set(object: &mut Map<String, Value>, name: &str, value: impl Into<
 
 /// The object at `name`, made where it is absent; nothing where there is something else.
 pub(super) fn object<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Map<String, Value>> {
-    value.as_object_mut()?.entry(name).or_insert_with(|| json!({})).as_object_mut()
+    value
+        .as_object_mut()?
+        .entry(name)
+        .or_insert_with(|| json!({}))
+        .as_object_mut()
 }
 
 /// The object at `name`, where there is one.
@@ -22,8 +26,15 @@ pub(super) fn present<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Ma
 }
 
 /// The items of the list at `name`.
-pub(super) fn each<'a>(object: &'a mut Map<String, Value>, name: &str) -> impl Iterator<Item = &'a mut Value> {
-    object.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
+pub(super) fn each<'a>(
+    object: &'a mut Map<String, Value>,
+    name: &str,
+) -> impl Iterator<Item = &'a mut Value> {
+    object
+        .get_mut(name)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
 }
 
 /// What decoding an object fills in: the defaults of its fields, and folds such as a Secret's `stringData`. Doing it
@@ -52,7 +63,11 @@ pub(crate) fn apply_defaults(resource: &ResourceType, value: &mut Value) {
         ("apps", "Deployment") => deployment(value),
         ("apps", "ReplicaSet") => replica_set(value),
         ("discovery.k8s.io", "EndpointSlice") => {
-            for port in value.as_object_mut().into_iter().flat_map(|slice| each(slice, "ports")) {
+            for port in value
+                .as_object_mut()
+                .into_iter()
+                .flat_map(|slice| each(slice, "ports"))
+            {
                 if let Some(port) = port.as_object_mut() {
                     set(port, "name", "");
                     set(port, "protocol", "TCP");
@@ -65,7 +80,9 @@ pub(crate) fn apply_defaults(resource: &ResourceType, value: &mut Value) {
 
 fn namespace(value: &mut Value) {
     let name = value["metadata"]["name"].clone();
-    let Some(metadata) = object(value, "metadata").filter(|_| name.is_string()) else { return };
+    let Some(metadata) = object(value, "metadata").filter(|_| name.is_string()) else {
+        return;
+    };
     let labels = metadata.entry("labels").or_insert_with(|| json!({}));
     if let Some(labels) = labels.as_object_mut() {
         labels.insert("kubernetes.io/metadata.name".to_owned(), name);
@@ -73,7 +90,9 @@ fn namespace(value: &mut Value) {
 }
 
 fn secret(value: &mut Value) {
-    let Some(secret) = value.as_object_mut() else { return };
+    let Some(secret) = value.as_object_mut() else {
+        return;
+    };
     if let Some(Value::Object(texts)) = secret.shift_remove("stringData") {
         let data = secret.entry("data").or_insert_with(|| json!({}));
         if let Some(data) = data.as_object_mut() {
@@ -86,13 +105,18 @@ fn secret(value: &mut Value) {
 }
 
 fn deployment(value: &mut Value) {
-    let Some(spec) = present(value, "spec") else { return };
+    let Some(spec) = present(value, "spec") else {
+        return;
+    };
     set(spec, "replicas", 1);
     let strategy = spec.entry("strategy").or_insert_with(|| json!({}));
     if let Some(strategy) = strategy.as_object_mut() {
         set(strategy, "type", "RollingUpdate");
         if strategy["type"] == "RollingUpdate"
-            && let Some(rolling) = strategy.entry("rollingUpdate").or_insert_with(|| json!({})).as_object_mut()
+            && let Some(rolling) = strategy
+                .entry("rollingUpdate")
+                .or_insert_with(|| json!({}))
+                .as_object_mut()
         {
             set(rolling, "maxUnavailable", "25%");
             set(rolling, "maxSurge", "25%");
@@ -104,10 +128,15 @@ fn deployment(value: &mut Value) {
 }
 
 fn replica_set(value: &mut Value) {
-    let Some(spec) = present(value, "spec") else { return };
+    let Some(spec) = present(value, "spec") else {
+        return;
+    };
     set(spec, "replicas", 1);
     // A ReplicaSet without a selector selects the pods it makes.
-    let labels = spec.get("template").and_then(|template| template.pointer("/metadata/labels")).cloned();
+    let labels = spec
+        .get("template")
+        .and_then(|template| template.pointer("/metadata/labels"))
+        .cloned();
     if let Some(labels) = labels.filter(|_| !spec.contains_key("selector")) {
         spec.insert("selector".to_owned(), json!({ "matchLabels": labels }));
     }
@@ -115,7 +144,10 @@ fn replica_set(value: &mut Value) {
 }
 
 fn template(spec: &mut Map<String, Value>) {
-    if let Some(pod) = spec.get_mut("template").and_then(|template| present(template, "spec")) {
+    if let Some(pod) = spec
+        .get_mut("template")
+        .and_then(|template| present(template, "spec"))
+    {
         pods::apply_defaults(pod);
     }
 }

@@ -37,11 +37,40 @@ const BASE: Kind = Kind {
 };
 
 const KINDS: &[Kind] = &[
-    Kind { kind: "ConfigMap", plural: "configmaps", short_names: &["cm"], ..BASE },
-    Kind { kind: "Endpoints", plural: "endpoints", short_names: &["ep"], ..BASE },
-    Kind { kind: "Event", plural: "events", short_names: &["ev"], ..BASE },
-    Kind { kind: "Namespace", plural: "namespaces", short_names: &["ns"], namespaced: false, status: true, ..BASE },
-    Kind { kind: "Node", plural: "nodes", short_names: &["no"], namespaced: false, status: true, ..BASE },
+    Kind {
+        kind: "ConfigMap",
+        plural: "configmaps",
+        short_names: &["cm"],
+        ..BASE
+    },
+    Kind {
+        kind: "Endpoints",
+        plural: "endpoints",
+        short_names: &["ep"],
+        ..BASE
+    },
+    Kind {
+        kind: "Event",
+        plural: "events",
+        short_names: &["ev"],
+        ..BASE
+    },
+    Kind {
+        kind: "Namespace",
+        plural: "namespaces",
+        short_names: &["ns"],
+        namespaced: false,
+        status: true,
+        ..BASE
+    },
+    Kind {
+        kind: "Node",
+        plural: "nodes",
+        short_names: &["no"],
+        namespaced: false,
+        status: true,
+        ..BASE
+    },
     Kind {
         kind: "PersistentVolumeClaim",
         plural: "persistentvolumeclaims",
@@ -49,10 +78,33 @@ const KINDS: &[Kind] = &[
         status: true,
         ..BASE
     },
-    Kind { kind: "Pod", plural: "pods", short_names: &["po"], categories: &["all"], status: true, ..BASE },
-    Kind { kind: "Secret", plural: "secrets", ..BASE },
-    Kind { kind: "Service", plural: "services", short_names: &["svc"], categories: &["all"], status: true, ..BASE },
-    Kind { kind: "ServiceAccount", plural: "serviceaccounts", short_names: &["sa"], ..BASE },
+    Kind {
+        kind: "Pod",
+        plural: "pods",
+        short_names: &["po"],
+        categories: &["all"],
+        status: true,
+        ..BASE
+    },
+    Kind {
+        kind: "Secret",
+        plural: "secrets",
+        ..BASE
+    },
+    Kind {
+        kind: "Service",
+        plural: "services",
+        short_names: &["svc"],
+        categories: &["all"],
+        status: true,
+        ..BASE
+    },
+    Kind {
+        kind: "ServiceAccount",
+        plural: "serviceaccounts",
+        short_names: &["sa"],
+        ..BASE
+    },
     Kind {
         group: "apiextensions.k8s.io",
         kind: "CustomResourceDefinition",
@@ -133,7 +185,10 @@ fn resource_type(kind: &Kind) -> Option<ResourceType> {
             status_replicas: ".status.replicas".to_owned(),
             label_selector: None,
         }),
-        schema: Arc::new(Schema::builtin(&format!("{}.{version}.{}", kind.package, kind.kind))?),
+        schema: Arc::new(Schema::builtin(&format!(
+            "{}.{version}.{}",
+            kind.package, kind.kind
+        ))?),
         columns: Vec::new(),
         builtin: true,
     })
@@ -150,6 +205,9 @@ mod tests {
         for kind in types {
             assert!(kind.schema.root().property("metadata").is_some(), "{}", kind.kind);
         }
-        assert!(Schema::builtin("io.k8s.api.autoscaling.v1.Scale").is_some(), "the scale subresource is described");
+        assert!(
+            Schema::builtin("io.k8s.api.autoscaling.v1.Scale").is_some(),
+            "the scale subresource is described"
+        );
     }
 }

@@ -38,7 +38,9 @@ pub(super) fn required_label(field: &str, name: &Value) -> Vec<FieldError> {
 pub(super) fn port_errors(field: &str, number: &Value) -> Option<FieldError> {
     let zero = Value::from(0);
     let found = if number.is_null() { &zero } else { number };
-    let fits = found.as_i64().is_some_and(|number| (1..=65_535).contains(&number));
+    let fits = found
+        .as_i64()
+        .is_some_and(|number| (1..=65_535).contains(&number));
     (!fits).then(|| FieldError::invalid(field, found, "must be between 1 and 65535, inclusive"))
 }
 
@@ -48,7 +50,10 @@ pub(super) fn port_name(field: &str, name: &str, errors: &mut Vec<FieldError>) {
     if name.len() > 15 {
         invalid("must be no more than 15 characters");
     }
-    if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
+    if !name
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    {
         invalid("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)");
     }
     if !name.bytes().any(|byte| byte.is_ascii_lowercase()) {
@@ -78,6 +83,10 @@ pub(super) fn protocol(field: &str, value: &Value, errors: &mut Vec<FieldError>)
 /// What is wrong with a number that must not be negative.
 pub(super) fn not_negative(field: &str, value: &Value, errors: &mut Vec<FieldError>) {
     if value.as_i64().is_some_and(|number| number < 0) {
-        errors.push(FieldError::invalid(field, value, "must be greater than or equal to 0"));
+        errors.push(FieldError::invalid(
+            field,
+            value,
+            "must be greater than or equal to 0",
+        ));
     }
 }

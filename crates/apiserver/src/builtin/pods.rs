@@ -42,7 +42,10 @@ pub(super) fn default_requests(spec: &mut Map<String, Value>) {
             let resources = container.get_mut("resources").and_then(Value::as_object_mut);
             if let Some(resources) = resources
                 && let Some(Value::Object(limits)) = resources.get("limits").cloned()
-                && let Some(requests) = resources.entry("requests").or_insert_with(|| json!({})).as_object_mut()
+                && let Some(requests) = resources
+                    .entry("requests")
+                    .or_insert_with(|| json!({}))
+                    .as_object_mut()
             {
                 for (name, limit) in limits {
                     requests.entry(name).or_insert(limit);
@@ -58,10 +61,15 @@ fn volume_defaults(volume: &mut Map<String, Value>) {
         volume.insert("emptyDir".to_owned(), json!({}));
     }
     for source in ["configMap", "secret", "downwardAPI", "projected"] {
-        let Some(source) = volume.get_mut(source).and_then(Value::as_object_mut) else { continue };
+        let Some(source) = volume.get_mut(source).and_then(Value::as_object_mut) else {
+            continue;
+        };
         set(source, "defaultMode", 0o644);
         for projected in each(source, "sources") {
-            if let Some(token) = projected.get_mut("serviceAccountToken").and_then(Value::as_object_mut) {
+            if let Some(token) = projected
+                .get_mut("serviceAccountToken")
+                .and_then(Value::as_object_mut)
+            {
                 set(token, "expirationSeconds", 3_600);
             }
         }
@@ -75,7 +83,11 @@ fn container_defaults(container: &mut Map<String, Value>) {
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default();
     let latest = !image.contains('@') && (!name.contains(':') || name.ends_with(":latest"));
-    set(container, "imagePullPolicy", if latest { "Always" } else { "IfNotPresent" });
+    set(
+        container,
+        "imagePullPolicy",
+        if latest { "Always" } else { "IfNotPresent" },
+    );
     set(container, "resources", json!({}));
     set(container, "terminationMessagePath", "/dev/termination-log");
     set(container, "terminationMessagePolicy", "File");
@@ -83,12 +95,17 @@ fn container_defaults(container: &mut Map<String, Value>) {
         set(port, "protocol", "TCP");
     }
     for variable in each(container, "env") {
-        if let Some(field) = variable.pointer_mut("/valueFrom/fieldRef").and_then(Value::as_object_mut) {
+        if let Some(field) = variable
+            .pointer_mut("/valueFrom/fieldRef")
+            .and_then(Value::as_object_mut)
+        {
             set(field, "apiVersion", "v1");
         }
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(probe) = container.get_mut(probe).and_then(Value::as_object_mut) else { continue };
+        let Some(probe) = container.get_mut(probe).and_then(Value::as_object_mut) else {
+            continue;
+        };
         set(probe, "timeoutSeconds", 1);
         set(probe, "periodSeconds", 10);
         set(probe, "successThreshold", 1);
@@ -99,7 +116,9 @@ fn container_defaults(container: &mut Map<String, Value>) {
         }
     }
     for hook in ["postStart", "preStop"] {
-        let hook = container.get_mut("lifecycle").and_then(|lifecycle| lifecycle.get_mut(hook)?.as_object_mut());
+        let hook = container
+            .get_mut("lifecycle")
+            .and_then(|lifecycle| lifecycle.get_mut(hook)?.as_object_mut());
         if let Some(hook) = hook {
             http_defaults(hook);
         }
@@ -161,8 +180,12 @@ fn validate_volumes<'a>(spec: &'a Value, path: &str, errors: &mut Vec<FieldError
         {
             errors.push(FieldError::duplicate(format!("{at}.name"), &name.into()));
         }
-        let sources: Vec<&String> =
-            volume.as_object().into_iter().flat_map(Map::keys).filter(|key| *key != "name").collect();
+        let sources: Vec<&String> = volume
+            .as_object()
+            .into_iter()
+            .flat_map(Map::keys)
+            .filter(|key| *key != "name")
+            .collect();
         for source in sources.iter().skip(1) {
             let why = "may not specify more than 1 volume type";
             errors.push(FieldError::forbidden(format!("{at}.{source}"), why));
@@ -194,9 +217,14 @@ fn validate_container(container: &Value, at: &str, volumes: &BTreeSet<&str>, err
         &["Always", "IfNotPresent", "Never"],
         errors,
     );
-    validate_env(container, at, errors);
     validate_ports(container, at, errors);
-    for (index, mount) in container["volumeMounts"].as_array().into_iter().flatten().enumerate() {
+    validate_env(container, at, errors);
+    for (index, mount) in container["volumeMounts"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         let at = format!("{at}.volumeMounts[{index}]");
         match mount["name"].as_str().unwrap_or_default() {
             "" => errors.push(FieldError::required(format!("{at}.name"), "")),
@@ -234,10 +262,16 @@ fn validate_env(container: &Value, at: &str, errors: &mut Vec<FieldError>) {
             };
             errors.push(FieldError::invalid(at, &"".into(), why));
         } else if !variable["value"].as_str().unwrap_or_default().is_empty() {
-            errors.push(FieldError::invalid(at, &"".into(), "may not be specified when `value` is not empty"));
+            errors.push(FieldError::invalid(
+                at,
+                &"".into(),
+                "may not be specified when `value` is not empty",
+            ));
         } else {
             for reference in ["configMapKeyRef", "secretKeyRef"] {
-                if source[reference].is_object() && source[reference]["key"].as_str().is_none_or(str::is_empty) {
+                if source[reference].is_object()
+                    && source[reference]["key"].as_str().is_none_or(str::is_empty)
+                {
                     errors.push(FieldError::required(format!("{at}.{reference}.key"), ""));
                 }
             }
@@ -246,7 +280,10 @@ fn validate_env(container: &Value, at: &str, errors: &mut Vec<FieldError>) {
 }
 
 fn validate_ports(container: &Value, at: &str, errors: &mut Vec<FieldError>) {
-    let ports = container["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let ports = container["ports"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     for (index, port) in ports.iter().enumerate() {
         let at = format!("{at}.ports[{index}]");
         if let Some(name) = port["name"].as_str().filter(|name| !name.is_empty()) {
@@ -258,7 +295,10 @@ fn validate_ports(container: &Value, at: &str, errors: &mut Vec<FieldError>) {
         if port["containerPort"].is_null() || port["containerPort"] == 0 {
             errors.push(FieldError::required(format!("{at}.containerPort"), ""));
         } else {
-            errors.extend(names::port_errors(&format!("{at}.containerPort"), &port["containerPort"]));
+            errors.extend(names::port_errors(
+                &format!("{at}.containerPort"),
+                &port["containerPort"],
+            ));
         }
         names::protocol(&format!("{at}.protocol"), &port["protocol"], errors);
     }
@@ -268,8 +308,10 @@ fn validate_probe(probe: &Value, at: &str, errors: &mut Vec<FieldError>) {
     if probe.is_null() {
         return;
     }
-    let handlers: Vec<&str> =
-        ["exec", "grpc", "httpGet", "tcpSocket"].into_iter().filter(|handler| !probe[handler].is_null()).collect();
+    let handlers: Vec<&str> = ["exec", "grpc", "httpGet", "tcpSocket"]
+        .into_iter()
+        .filter(|handler| !probe[handler].is_null())
+        .collect();
     if handlers.is_empty() {
         errors.push(FieldError::required(at, "must specify a handler type"));
     }
@@ -285,10 +327,20 @@ fn validate_probe(probe: &Value, at: &str, errors: &mut Vec<FieldError>) {
             _ => {}
         }
     }
-    for field in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] {
+    for field in [
+        "initialDelaySeconds",
+        "timeoutSeconds",
+        "periodSeconds",
+        "successThreshold",
+        "failureThreshold",
+    ] {
         names::not_negative(&format!("{at}.{field}"), &probe[field], errors);
     }
     if !at.ends_with("readinessProbe") && probe["successThreshold"].as_i64().is_some_and(|times| times != 1) {
-        errors.push(FieldError::invalid(format!("{at}.successThreshold"), &probe["successThreshold"], "must be 1"));
+        errors.push(FieldError::invalid(
+            format!("{at}.successThreshold"),
+            &probe["successThreshold"],
+            "must be 1",
+        ));
     }
 }

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{defaults::{object, set}, service};
+use super::{
+    defaults::{object, set},
+    service,
+};
 use crate::resource::ResourceType;
 
 /// What the server sets on a new object after its fields were tracked: a Namespace's finalizer and phase, the first
@@ -67,7 +70,10 @@ fn quality_of_service(spec: &Value) -> &'static str {
     let containers = lists.into_iter().flatten().flatten();
     let (mut any, mut guaranteed) = (false, true);
     for container in containers {
-        let (limits, requests) = (&container["resources"]["limits"], &container["resources"]["requests"]);
+        let (limits, requests) = (
+            &container["resources"]["limits"],
+            &container["resources"]["requests"],
+        );
         for resource in ["cpu", "memory"] {
             let (limit, request) = (&limits[resource], &requests[resource]);
             any |= !limit.is_null() || !request.is_null();

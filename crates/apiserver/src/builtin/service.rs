@@ -13,7 +13,9 @@ use crate::schema::FieldError;
 
 /// Fills in the defaults (`SetDefaults_Service`).
 pub(super) fn apply_defaults(service: &mut Value) {
-    let Some(spec) = object(service, "spec") else { return };
+    let Some(spec) = object(service, "spec") else {
+        return;
+    };
     set(spec, "sessionAffinity", "None");
     set(spec, "type", "ClusterIP");
     if spec["sessionAffinity"] == "ClientIP" {
@@ -52,8 +54,13 @@ fn needs_address(spec: &Map<String, Value>) -> bool {
 pub(crate) fn assign_cluster_ip(service: &mut Value, taken: &dyn Fn(&str) -> bool) {
     let name = |field: &str| service["metadata"][field].as_str().unwrap_or_default().to_owned();
     let identity = format!("{}/{}", name("namespace"), name("name"));
-    let Some(spec) = object(service, "spec").filter(|spec| needs_address(spec)) else { return };
-    let given = spec.get("clusterIP").and_then(Value::as_str).filter(|given| !given.is_empty());
+    let Some(spec) = object(service, "spec").filter(|spec| needs_address(spec)) else {
+        return;
+    };
+    let given = spec
+        .get("clusterIP")
+        .and_then(Value::as_str)
+        .filter(|given| !given.is_empty());
     let address = given.map_or_else(|| free_address(&identity, taken), str::to_owned);
     set(spec, "clusterIPs", json!([address]));
     spec.insert("clusterIP".to_owned(), address.into());
@@ -68,13 +75,19 @@ fn free_address(identity: &str, taken: &dyn Fn(&str) -> bool) -> String {
     let address = |host: u16| format!("10.96.{}.{}", host >> 8, host & 0xff);
     let hosts = (0..=u16::MAX).map(|offset| start.wrapping_add(offset));
     // The first ten are left to the cluster itself; .0 and .255 look like networks.
-    let mut usable = hosts.filter(|host| *host > 10 && !matches!(host & 0xff, 0 | 0xff)).map(address);
-    usable.find(|address| !taken(address)).unwrap_or_else(|| address(start))
+    let mut usable = hosts
+        .filter(|host| *host > 10 && !matches!(host & 0xff, 0 | 0xff))
+        .map(address);
+    usable
+        .find(|address| !taken(address))
+        .unwrap_or_else(|| address(start))
 }
 
 /// An update that leaves out what the server chose keeps it.
 pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
-    let Some(spec) = object(new, "spec").filter(|spec| needs_address(spec)) else { return };
+    let Some(spec) = object(new, "spec").filter(|spec| needs_address(spec)) else {
+        return;
+    };
     if old["spec"]["type"] == "ExternalName" {
         return;
     }
@@ -98,7 +111,11 @@ pub(super) fn validate(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldE
     let ports = spec["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
     let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     if !kinds.contains(&kind) {
-        errors.push(FieldError::not_supported("spec.type", &spec["type"], &kinds.map(str::to_owned)));
+        errors.push(FieldError::not_supported(
+            "spec.type",
+            &spec["type"],
+            &kinds.map(str::to_owned),
+        ));
     }
     if ports.is_empty() && spec["clusterIP"] != "None" && kind != "ExternalName" {
         errors.push(FieldError::required("spec.ports", ""));
@@ -126,18 +143,32 @@ pub(super) fn validate(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldE
         }
     }
     for (index, port) in ports.iter().enumerate() {
-        let same = |earlier: &&Value| earlier["port"] == port["port"] && earlier["protocol"] == port["protocol"];
+        let same =
+            |earlier: &&Value| earlier["port"] == port["port"] && earlier["protocol"] == port["protocol"];
         if ports[..index].iter().find(same).is_some() {
             let shown = json!({ "protocol": port["protocol"], "port": port["port"] });
             errors.push(FieldError::duplicate(format!("spec.ports[{index}]"), &shown));
         }
     }
     if let Some(old) = old {
-        let address = |service: &Value| service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
+        let address = |service: &Value| {
+            service["spec"]["clusterIP"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
         let (before, after) = (address(old), address(new));
-        if !before.is_empty() && before != after && kind != "ExternalName" && old["spec"]["type"] != "ExternalName" {
+        if !before.is_empty()
+            && before != after
+            && kind != "ExternalName"
+            && old["spec"]["type"] != "ExternalName"
+        {
             let shown = json!([after]);
-            errors.push(FieldError::invalid("spec.clusterIPs[0]", &shown, "may not change once set"));
+            errors.push(FieldError::invalid(
+                "spec.clusterIPs[0]",
+                &shown,
+                "may not change once set",
+            ));
         }
     }
 }

@@ -49,7 +49,10 @@ pub(crate) fn apply(
     let live = stored.map_or_else(|| resource.schema.zero(), managed::without_owners);
     let mut managers = stored.and_then(Managers::decode).unwrap_or_default();
     if stored.is_some() && managers.0.is_empty() {
-        let before = Manager { name: BEFORE_FIRST_APPLY, ..manager };
+        let before = Manager {
+            name: BEFORE_FIRST_APPLY,
+            ..manager
+        };
         managed::update(resource, None, &live, &mut managers, before);
     }
 
@@ -121,7 +124,11 @@ fn refused(conflicts: &[Conflict]) -> ApiError {
         field: display(path),
     });
     let message = match conflicts {
-        [(id, path)] => format!("Apply failed with 1 conflict: conflict with {}: {}", id.display(), display(path)),
+        [(id, path)] => format!(
+            "Apply failed with 1 conflict: conflict with {}: {}",
+            id.display(),
+            display(path)
+        ),
         many => {
             let mut lines = Vec::new();
             for (at, (id, path)) in many.iter().enumerate() {
@@ -143,7 +150,10 @@ fn prune(known: Known<'_>, merged: &Value, last: &FieldSet, managers: &Managers)
     let everything = named(&typed::field_set(known, merged));
     let pruned = without(&named(last));
     // What somebody owns comes back.
-    let owned = managers.0.values().fold(FieldSet::default(), |all, owned| all.union(&owned.fields));
+    let owned = managers
+        .0
+        .values()
+        .fold(FieldSet::default(), |all, owned| all.union(&owned.fields));
     let kept = named(&typed::field_set(known, &pruned)).union(&named(&owned));
     let pruned = without(&everything.difference(&kept));
     // What went with a container but was never applied by this manager comes back as well.
@@ -156,15 +166,22 @@ fn conflicts(managers: &Managers, applier: &Id, changed: &FieldSet) -> Vec<Confl
     others
         .flat_map(|(id, owned)| {
             let both = owned.fields.intersection(changed);
-            both.paths().into_iter().map(|path| (id.clone(), path)).collect::<Vec<_>>()
+            both.paths()
+                .into_iter()
+                .map(|path| (id.clone(), path))
+                .collect::<Vec<_>>()
         })
         .collect()
 }
 
 /// Keeps the annotation of `kubectl apply` true where there is one, so that going back to it loses nothing.
 fn note_last_applied(object: &mut Value, applied: &Value) {
-    let note = object.pointer_mut("/metadata/annotations").and_then(|annotations| annotations.get_mut(LAST_APPLIED));
-    let Some(note) = note.filter(|note| note.as_str().is_some_and(|text| !text.is_empty())) else { return };
+    let note = object
+        .pointer_mut("/metadata/annotations")
+        .and_then(|annotations| annotations.get_mut(LAST_APPLIED));
+    let Some(note) = note.filter(|note| note.as_str().is_some_and(|text| !text.is_empty())) else {
+        return;
+    };
     let mut applied = applied.clone();
     if let Some(metadata) = applied.get_mut("metadata").and_then(Value::as_object_mut)
         && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
@@ -183,7 +200,9 @@ fn sorted(value: &Value) -> Value {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.iter().collect();
             fields.sort_by_key(|(name, _)| *name);
-            let fields = fields.into_iter().map(|(name, value)| (name.clone(), sorted(value)));
+            let fields = fields
+                .into_iter()
+                .map(|(name, value)| (name.clone(), sorted(value)));
             Value::Object(fields.collect::<Map<_, _>>())
         }
         Value::Array(items) => items.iter().map(sorted).collect(),
@@ -200,10 +219,15 @@ fn beyond_last_applied(
     conflicts: Vec<Conflict>,
 ) -> Vec<Conflict> {
     let known = typed::root(resource.schema.root());
-    let annotation = live.get("metadata").and_then(|metadata| metadata.get("annotations")?.get(LAST_APPLIED)?.as_str());
+    let annotation = live
+        .get("metadata")
+        .and_then(|metadata| metadata.get("annotations")?.get(LAST_APPLIED)?.as_str());
     let last = annotation.and_then(|text| serde_json::from_str::<Value>(text).ok());
     let Some(last) = last.filter(|last| {
-        manager.name == KUBECTL && last.get("apiVersion").is_some_and(|version| *version == resource.api_version())
+        manager.name == KUBECTL
+            && last
+                .get("apiVersion")
+                .is_some_and(|version| *version == resource.api_version())
     }) else {
         return conflicts;
     };
@@ -211,5 +235,8 @@ fn beyond_last_applied(
     let moved = changes.modified.union(&changes.added).union(&changes.removed);
     let own = typed::field_set(known, &last).difference(&moved);
     let allowed = own.paths();
-    conflicts.into_iter().filter(|(_, path)| !allowed.contains(path)).collect()
+    conflicts
+        .into_iter()
+        .filter(|(_, path)| !allowed.contains(path))
+        .collect()
 }

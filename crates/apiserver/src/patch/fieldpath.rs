@@ -88,11 +88,16 @@ fn compare_values(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
             (Some(a), Some(b)) => a.cmp(&b),
-            _ => a.as_f64().unwrap_or_default().total_cmp(&b.as_f64().unwrap_or_default()),
+            _ => a
+                .as_f64()
+                .unwrap_or_default()
+                .total_cmp(&b.as_f64().unwrap_or_default()),
         },
         (Value::String(a), Value::String(b)) => a.cmp(b),
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => a.to_string().cmp(&b.to_string()),
+        (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) => {
+            a.to_string().cmp(&b.to_string())
+        }
         _ => rank(a).cmp(&rank(b)),
     }
 }
@@ -104,10 +109,13 @@ impl Ord for Step {
             (Self::Value(a), Self::Value(b)) => compare_values(a, b),
             (Self::Index(a), Self::Index(b)) => a.cmp(b),
             (Self::Key(a), Self::Key(b)) => {
-                let pairs = a.iter().zip(b).map(|((a_name, a), (b_name, b))| {
-                    a_name.cmp(b_name).then_with(|| compare_values(a, b))
-                });
-                pairs.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
+                let pairs = a
+                    .iter()
+                    .zip(b)
+                    .map(|((a_name, a), (b_name, b))| a_name.cmp(b_name).then_with(|| compare_values(a, b)));
+                pairs
+                    .fold(Ordering::Equal, Ordering::then)
+                    .then(a.len().cmp(&b.len()))
             }
             _ => self.rank().cmp(&other.rank()),
         }
@@ -165,7 +173,10 @@ impl FieldSet {
         let mut union = self.clone();
         union.members.extend(other.members.iter().cloned());
         for (step, child) in &other.children {
-            let merged = union.children.get(step).map_or_else(|| child.clone(), |own| own.union(child));
+            let merged = union
+                .children
+                .get(step)
+                .map_or_else(|| child.clone(), |own| own.union(child));
             union.children.insert(step.clone(), merged);
         }
         union
@@ -173,29 +184,51 @@ impl FieldSet {
 
     pub(super) fn intersection(&self, other: &Self) -> Self {
         let members = self.members.intersection(&other.members).cloned().collect();
-        let both = self.children.iter().filter_map(|(step, child)| Some((step, child, other.children.get(step)?)));
+        let both = self
+            .children
+            .iter()
+            .filter_map(|(step, child)| Some((step, child, other.children.get(step)?)));
         let children = both.map(|(step, child, other)| (step.clone(), child.intersection(other)));
-        Self { members, children: children.filter(|(_, child)| !child.is_empty()).collect() }
+        Self {
+            members,
+            children: children.filter(|(_, child)| !child.is_empty()).collect(),
+        }
     }
 
     /// What is in this set and not in the other. Taking a field away leaves the fields below it.
     pub(super) fn difference(&self, other: &Self) -> Self {
         let members = self.members.difference(&other.members).cloned().collect();
         let children = self.children.iter().map(|(step, child)| {
-            let left = other.children.get(step).map_or_else(|| child.clone(), |other| child.difference(other));
+            let left = other
+                .children
+                .get(step)
+                .map_or_else(|| child.clone(), |other| child.difference(other));
             (step.clone(), left)
         });
-        Self { members, children: children.filter(|(_, child)| !child.is_empty()).collect() }
+        Self {
+            members,
+            children: children.filter(|(_, child)| !child.is_empty()).collect(),
+        }
     }
 
     /// What is in this set, without the fields of the other and all that is below them.
     pub(super) fn without(&self, other: &Self) -> Self {
         let members = self.members.difference(&other.members).cloned().collect();
-        let children = self.children.iter().filter(|(step, _)| !other.members.contains(step)).map(|(step, child)| {
-            let left = other.children.get(step).map_or_else(|| child.clone(), |other| child.without(other));
-            (step.clone(), left)
-        });
-        Self { members, children: children.filter(|(_, child)| !child.is_empty()).collect() }
+        let children = self
+            .children
+            .iter()
+            .filter(|(step, _)| !other.members.contains(step))
+            .map(|(step, child)| {
+                let left = other
+                    .children
+                    .get(step)
+                    .map_or_else(|| child.clone(), |other| child.without(other));
+                (step.clone(), left)
+            });
+        Self {
+            members,
+            children: children.filter(|(_, child)| !child.is_empty()).collect(),
+        }
     }
 
     /// Every path, in order.
@@ -220,7 +253,12 @@ impl FieldSet {
         if itself {
             fields.insert(".".to_owned(), Value::Object(Map::new()));
         }
-        for step in self.members.iter().chain(self.children.keys()).collect::<BTreeSet<_>>() {
+        for step in self
+            .members
+            .iter()
+            .chain(self.children.keys())
+            .collect::<BTreeSet<_>>()
+        {
             let below = match self.children.get(step) {
                 Some(child) => child.encode_below(self.members.contains(step)),
                 None => Map::new(),

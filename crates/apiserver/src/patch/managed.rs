@@ -74,7 +74,12 @@ pub(super) struct Id {
 impl Id {
     pub(super) fn of(operation: Operation, resource: &ResourceType, manager: Manager<'_>) -> Self {
         Self {
-            manager: if manager.name.is_empty() { "unknown" } else { manager.name }.to_owned(),
+            manager: if manager.name.is_empty() {
+                "unknown"
+            } else {
+                manager.name
+            }
+            .to_owned(),
             operation,
             api_version: match operation {
                 Operation::Apply => String::new(),
@@ -113,10 +118,18 @@ pub(super) struct Managers(pub(super) BTreeMap<Id, Owned>);
 impl Managers {
     /// The owners that an object names; nothing where one entry cannot be read.
     pub(super) fn decode(object: &Value) -> Option<Self> {
-        let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        let entries = object
+            .pointer("/metadata/managedFields")
+            .and_then(Value::as_array);
         let mut managers = BTreeMap::new();
         for entry in entries.into_iter().flatten() {
-            let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let text = |field: &str| {
+                entry
+                    .get(field)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
             let operation = match text("operation").as_str() {
                 "Apply" => Operation::Apply,
                 "Update" => Operation::Update,
@@ -127,21 +140,40 @@ impl Managers {
             let id = Id {
                 manager: text("manager"),
                 operation,
-                api_version: if operation == Operation::Apply { String::new() } else { text("apiVersion") },
+                api_version: if operation == Operation::Apply {
+                    String::new()
+                } else {
+                    text("apiVersion")
+                },
                 subresource: text("subresource"),
             };
             let time = entry.get("time").and_then(Value::as_str).map(str::to_owned);
-            managers.insert(id, Owned { fields, api_version: text("apiVersion"), time });
+            managers.insert(
+                id,
+                Owned {
+                    fields,
+                    api_version: text("apiVersion"),
+                    time,
+                },
+            );
         }
         Some(Self(managers))
     }
 
     /// Writes the owners into an object, in the order of kube-apiserver.
     pub(super) fn encode(&self, object: &mut Value) {
-        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+            return;
+        };
         let mut owners: Vec<_> = self.0.iter().collect();
         owners.sort_by_key(|(id, owned)| {
-            (id.operation, owned.time.clone(), id.manager.clone(), owned.api_version.clone(), id.subresource.clone())
+            (
+                id.operation,
+                owned.time.clone(),
+                id.manager.clone(),
+                owned.api_version.clone(),
+                id.subresource.clone(),
+            )
         });
         if owners.is_empty() {
             metadata.shift_remove("managedFields");
@@ -171,12 +203,18 @@ impl Managers {
         for (_, owned) in self.0.iter_mut().filter(|(id, _)| *id != writer) {
             owned.fields = owned.fields.difference(&changed);
         }
-        self.0.retain(|id, owned| id == writer || !owned.fields.is_empty());
+        self.0
+            .retain(|id, owned| id == writer || !owned.fields.is_empty());
     }
 
     /// Puts the oldest updates together until there are few enough.
     fn cap(&mut self) {
-        let mut updaters: Vec<Id> = self.0.keys().filter(|id| id.operation == Operation::Update).cloned().collect();
+        let mut updaters: Vec<Id> = self
+            .0
+            .keys()
+            .filter(|id| id.operation == Operation::Update)
+            .cloned()
+            .collect();
         let mut left = updaters.len();
         updaters.sort_by_key(|id| (self.0.get(id).and_then(|owned| owned.time.clone()), id.clone()));
         let mut first_of_version: BTreeMap<String, Id> = BTreeMap::new();
@@ -228,7 +266,9 @@ pub(super) fn beyond_reach(resource: &ResourceType, subresource: &str) -> FieldS
 
 /// Times of entries are kept to the second.
 pub(super) fn seconds(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
 }
 
 /// Takes the managed fields out of an object: they are no fields themselves.
@@ -240,10 +280,15 @@ pub(super) fn without_owners(object: &Value) -> Value {
     object
 }
 
-/// Whether the caller asks to forget all owners: with an empty list, or a list of one empty entry.
-fn is_reset(object: &Value) -> bool {
-    match object.pointer("/metadata/managedFields").and_then(Value::as_array).map(Vec::as_slice) {
-        Some([]) => true,
+/// Whether the caller asks to forget all owners: with a list of one empty entry, or with an empty list. The latter is
+/// no list at all in a custom resource.
+fn is_reset(resource: &ResourceType, object: &Value) -> bool {
+    match object
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+    {
+        Some([]) => resource.builtin,
         Some([entry]) => entry.as_object().is_some_and(Map::is_empty),
         _ => false,
     }
@@ -251,14 +296,20 @@ fn is_reset(object: &Value) -> bool {
 
 /// Records in `new` which fields a create, update or patch changed. Call it after defaulting, and after what the
 /// caller may not change was put back. Where nothing changed, the owners stay as they were.
-pub(crate) fn track_update(resource: &ResourceType, live: Option<&Value>, new: &mut Value, manager: Manager<'_>) {
+pub(crate) fn track_update(
+    resource: &ResourceType,
+    live: Option<&Value>,
+    new: &mut Value,
+    manager: Manager<'_>,
+) {
     let whole = manager.subresource.is_empty();
-    let mut managers = if whole && is_reset(new) {
+    let mut managers = if whole && is_reset(resource, new) {
         Managers::default()
     } else {
         // Owners may be edited on the object itself; not on a subresource.
         let sent = Managers::decode(new).filter(|sent| whole && !sent.0.is_empty());
-        sent.or_else(|| live.and_then(Managers::decode)).unwrap_or_default()
+        sent.or_else(|| live.and_then(Managers::decode))
+            .unwrap_or_default()
     };
     *new = without_owners(new);
     // Where owners were forgotten, they are only noted again from the next apply on.

@@ -55,7 +55,10 @@ pub(crate) fn json_patch(object: &Value, patch: &Value) -> Result<Value, ApiErro
     for operation in operations.0 {
         let operation = match operation {
             PatchOperation::Replace(replace) if is_missing_field(&patched, replace.path.as_str()) => {
-                PatchOperation::Add(AddOperation { path: replace.path, value: replace.value })
+                PatchOperation::Add(AddOperation {
+                    path: replace.path,
+                    value: replace.value,
+                })
             }
             operation => operation,
         };
@@ -66,7 +69,9 @@ pub(crate) fn json_patch(object: &Value, patch: &Value) -> Result<Value, ApiErro
 
 /// Whether a pointer names a field that an object there does not have.
 fn is_missing_field(value: &Value, pointer: &str) -> bool {
-    let Some((parent, _)) = pointer.rsplit_once('/') else { return false };
+    let Some((parent, _)) = pointer.rsplit_once('/') else {
+        return false;
+    };
     value.pointer(pointer).is_none() && value.pointer(parent).is_some_and(Value::is_object)
 }
 

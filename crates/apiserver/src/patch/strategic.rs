@@ -1,9 +1,9 @@
 //! Strategic merge patch: a merge patch that knows the lists of built-in kinds
 //! (`k8s.io/apimachinery/pkg/util/strategicpatch`).
 
+use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::misfit;
 use crate::{error::ApiError, resource::ResourceType, schema::Cursor};
 
 const DIRECTIVE: &str = "$patch";
@@ -15,7 +15,11 @@ const ORDER: &str = "$setElementOrder/";
 ///
 /// # Errors
 /// Where the patch is no object, a directive is unknown, or an item of a merged list has no merge key.
-pub(crate) fn strategic_patch(resource: &ResourceType, object: &Value, patch: &Value) -> Result<Value, ApiError> {
+pub(crate) fn strategic_patch(
+    resource: &ResourceType,
+    object: &Value,
+    patch: &Value,
+) -> Result<Value, ApiError> {
     let patch = super::object_of(patch)?;
     let base = object.as_object().cloned().unwrap_or_default();
     merge_object(Some(resource.schema.root()), base, patch).map(Value::Object)
@@ -30,18 +34,45 @@ enum Directive {
 }
 
 fn directive(patch: &Map<String, Value>) -> Result<Directive, ApiError> {
-    match patch.get(DIRECTIVE).map(|value| value.as_str().unwrap_or_default()) {
+    match patch
+        .get(DIRECTIVE)
+        .map(|value| value.as_str().unwrap_or_default())
+    {
         None | Some("merge") => Ok(Directive::Merge),
         Some("replace") => Ok(Directive::Replace),
         Some("delete") => Ok(Directive::Delete),
-        Some(other) => Err(misfit(format!("unknown patch type found: {other}"))),
+        Some(other) => Err(broken(format!(
+            "unknown patch type: {other} in map: {}",
+            go_text(&Value::Object(patch.clone()))
+        ))),
     }
 }
 
 /// A patch without its directives.
 fn content(patch: &Map<String, Value>) -> Map<String, Value> {
     let fields = patch.iter().filter(|(name, _)| !is_directive(name));
-    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+    fields
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// A value without directives and nulls; nothing where it is a directive itself.
+fn plain(value: &Value) -> Option<Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
+        Value::Object(fields) => {
+            let fields = fields
+                .iter()
+                .filter(|(name, value)| !is_directive(name) && !value.is_null());
+            Some(Value::Object(
+                fields
+                    .filter_map(|(name, value)| Some((name.clone(), plain(value)?)))
+                    .collect(),
+            ))
+        }
+        Value::Array(items) => Some(items.iter().filter_map(plain).collect()),
+        value => Some(value.clone()),
+    }
 }
 
 fn is_directive(name: &str) -> bool {
@@ -76,43 +107,59 @@ fn merge_object(
                 let merged = merge_object(field, before.clone(), changes)?;
                 base.insert(name.clone(), Value::Object(merged));
             }
-            // An object that is new has nothing to be merged with; its own directives and nulls still go.
-            (_, Value::Object(changes)) => {
-                let merged = merge_object(field, Map::new(), changes)?;
-                base.insert(name.clone(), Value::Object(merged));
+            (Some(Value::Array(before)), Value::Array(changes)) => {
+                let before = before.clone();
+                let merged = merge_list(field, name, before.clone(), changes)?;
+                let merges = field.is_some_and(|field| field.node().patch.merge);
+                let order = order
+                    .and_then(Value::as_array)
+                    .map_or(changes.as_slice(), Vec::as_slice);
+                let merged = if merges {
+                    ordered(field, &merged, order, &before)
+                } else {
+                    merged
+                };
+                base.insert(name.clone(), Value::Array(merged));
             }
-            (before, Value::Array(changes)) => {
-                let before = before.and_then(Value::as_array).cloned().unwrap_or_default();
-                let merged = merge_list(field, name, before, changes)?;
-                base.insert(name.clone(), Value::Array(ordered(field, merged, order)));
-            }
-            (_, value) => {
-                base.insert(name.clone(), value.clone());
-            }
+            // What is new has nothing to be merged with.
+            (_, value) => match plain(value) {
+                Some(value) => drop(base.insert(name.clone(), value)),
+                None => drop(base.shift_remove(name)),
+            },
         }
     }
     // An order without items only moves what is there.
     for (name, order) in directives(patch, ORDER).filter(|(name, _)| !patch.contains_key(*name)) {
         let field = schema.and_then(|schema| schema.field(name));
         if let Some(Value::Array(items)) = base.get_mut(name) {
-            *items = ordered(field, std::mem::take(items), Some(order));
+            let order = order.as_array().map_or(&[][..], Vec::as_slice);
+            *items = ordered(field, items, order, items);
         }
     }
     Ok(base)
 }
 
-fn directives<'a>(patch: &'a Map<String, Value>, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
-    patch.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value)))
+fn directives<'a>(
+    patch: &'a Map<String, Value>,
+    prefix: &'a str,
+) -> impl Iterator<Item = (&'a str, &'a Value)> {
+    patch
+        .iter()
+        .filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value)))
 }
 
 /// `$retainKeys` names every field that may stay; the patch may not set others.
 fn retain_keys(base: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), ApiError> {
-    let Some(kept) = patch.get(RETAIN_KEYS).and_then(Value::as_array) else { return Ok(()) };
+    let Some(kept) = patch.get(RETAIN_KEYS).and_then(Value::as_array) else {
+        return Ok(());
+    };
     let is_kept = |name: &str| kept.iter().any(|kept| kept == name);
-    let set = patch.iter().filter(|(name, value)| !is_directive(name) && !value.is_null());
+    let set = patch
+        .iter()
+        .filter(|(name, value)| !is_directive(name) && !value.is_null());
     if set.into_iter().any(|(name, _)| !is_kept(name)) {
         let why = "the list of retainKeys must contain all the fields that are present in the patch";
-        return Err(misfit(why));
+        return Err(broken(why));
     }
     base.retain(|name, _| is_kept(name));
     Ok(())
@@ -140,51 +187,95 @@ fn merge_list(
     let mut objects = Vec::new();
     for value in patch {
         let Some(object) = value.as_object() else {
-            return Err(misfit(format!("an item of {name} must be an object, found {value}")));
+            return Err(broken(format!(
+                "an item of {name} must be an object, found {value}"
+            )));
         };
         objects.push((directive(object)?, object));
     }
-    if objects.iter().any(|(directive, _)| *directive == Directive::Replace) {
-        let items = objects.iter().filter(|(directive, _)| *directive == Directive::Merge);
-        return Ok(items.map(|(_, object)| Value::Object((*object).clone())).collect());
+    if objects
+        .iter()
+        .any(|(directive, _)| *directive == Directive::Replace)
+    {
+        let items = objects
+            .iter()
+            .filter(|(directive, _)| *directive == Directive::Merge);
+        return Ok(items
+            .map(|(_, object)| Value::Object((*object).clone()))
+            .collect());
     }
     let mut merged = base;
     for (directive, object) in objects {
         let Some(id) = object.get(key) else {
-            let shown = Value::Object(content(object));
-            return Err(misfit(format!("map: {shown} does not contain declared merge key: {key}")));
+            let shown = go_text(&Value::Object(content(object)));
+            return Err(broken(format!(
+                "map: {shown} does not contain declared merge key: {key}"
+            )));
         };
         let place = merged.iter().position(|item| item.get(key) == Some(id));
         if directive == Directive::Delete {
             merged.retain(|item| item.get(key) != Some(id));
             continue;
         }
-        let before = place.and_then(|place| merged[place].as_object().cloned()).unwrap_or_default();
-        let item = Value::Object(merge_object(field.items(), before, object)?);
-        match place {
-            Some(place) => merged[place] = item,
-            None => merged.push(item),
+        match place.and_then(|place| merged[place].as_object().cloned().map(|before| (place, before))) {
+            Some((place, before)) => {
+                merged[place] = Value::Object(merge_object(field.items(), before, object)?)
+            }
+            None => merged.extend(plain(&Value::Object(object.clone()))),
         }
     }
     Ok(merged)
 }
 
-/// The items in the order that the patch asks for. Items it does not name keep their place behind the item that was
-/// before them.
-fn ordered(field: Option<Cursor<'_>>, items: Vec<Value>, order: Option<&Value>) -> Vec<Value> {
-    let Some(order) = order.and_then(Value::as_array) else { return items };
+/// The items of a merged list: those that `order` names in its order, the others as they were in `before`. Between the
+/// two, an item of the latter comes first where it was before the other in `before`.
+fn ordered(field: Option<Cursor<'_>>, items: &[Value], order: &[Value], before: &[Value]) -> Vec<Value> {
     let key = field.and_then(|field| field.node().merge_key.as_deref());
-    let id = |item: &Value| match key {
-        Some(key) => item.get(key).cloned(),
-        None => Some(item.clone()),
+    let place = |list: &[Value], item: &Value| {
+        list.iter().position(|other| match key {
+            Some(key) => other.get(key).is_some() && other.get(key) == item.get(key),
+            None => other == item,
+        })
     };
-    let rank = |item: &Value| id(item).and_then(|own| order.iter().position(|named| id(named).as_ref() == Some(&own)));
-    let mut sorted: Vec<Value> = items.iter().filter(|item| rank(item).is_some()).cloned().collect();
-    sorted.sort_by_key(|item| rank(item));
-    for (index, item) in items.iter().enumerate().filter(|(_, item)| rank(item).is_none()) {
-        let before = index.checked_sub(1).map(|before| &items[before]);
-        let place = before.and_then(|before| sorted.iter().position(|other| id(other) == id(before)));
-        sorted.insert(place.map_or(0, |place| place + 1), item.clone());
+    let (mut named, mut others): (Vec<&Value>, Vec<&Value>) =
+        items.iter().partition(|item| place(order, item).is_some());
+    named.sort_by_key(|item| place(order, item));
+    others.sort_by_key(|item| place(before, item));
+    let mut named = named.into_iter().peekable();
+    let mut merged = Vec::new();
+    for other in others {
+        let comes_first = |next: &Value| match (place(before, other), place(before, next)) {
+            (Some(other), Some(next)) => other < next,
+            _ => false,
+        };
+        while let Some(next) = named.next_if(|next| !comes_first(next)) {
+            merged.push(next.clone());
+        }
+        merged.push(other.clone());
     }
-    sorted
+    merged.extend(named.cloned());
+    merged
+}
+
+/// A patch that breaks the rules of its language. kube-apiserver takes the blame itself.
+fn broken(why: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "", why)
+}
+
+/// A value as Go prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let mut fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", go_text(value)))
+                .collect();
+            fields.sort();
+            format!("map[{}]", fields.join(" "))
+        }
+        value => value.to_string(),
+    }
 }

@@ -32,7 +32,11 @@ enum Shape<'a> {
 impl<'a> Known<'a> {
     fn at(cursor: Cursor<'a>) -> Self {
         if cursor.is_opaque() {
-            return if cursor.keeps_unknown() { Self::Deduced } else { Self::Opaque };
+            return if cursor.keeps_unknown() {
+                Self::Deduced
+            } else {
+                Self::Opaque
+            };
         }
         let node = cursor.node();
         // A node that only promises to keep unknown fields says no more about them.
@@ -80,9 +84,13 @@ impl<'a> Known<'a> {
     fn step(self, list: &ListType, item: &Value) -> Result<Step, String> {
         let ListType::Map(names) = list else {
             return match item {
-                Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
+                Value::Object(_) => {
+                    Err("associative list without keys has an element that's a map type".to_owned())
+                }
                 Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
-                Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
+                Value::Null => {
+                    Err("associative list without keys has an element that's an explicit null".to_owned())
+                }
                 value => Ok(Step::Value(value.clone())),
             };
         };
@@ -101,7 +109,11 @@ impl<'a> Known<'a> {
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
                  values for any key fields)",
-                names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ")
+                names
+                    .iter()
+                    .map(|name| format!("{name:?}"))
+                    .collect::<Vec<_>>()
+                    .join(" ")
             ));
         }
         Ok(Step::Key(keys.into_iter().collect()))
@@ -109,7 +121,10 @@ impl<'a> Known<'a> {
 
     /// The items of a list by their steps, in order. Items without a usable step are left out.
     fn indexed<'v>(self, list: &ListType, items: &'v [Value]) -> Vec<(Step, &'v Value)> {
-        items.iter().filter_map(|item| Some((self.step(list, item).ok()?, item))).collect()
+        items
+            .iter()
+            .filter_map(|item| Some((self.step(list, item).ok()?, item)))
+            .collect()
     }
 }
 
@@ -140,7 +155,10 @@ fn collect(known: Known<'_>, value: &Value, path: &mut Vec<Step>, set: &mut Fiel
         (Shape::List(list), Value::Array(items)) => {
             let items_by_step = known.indexed(list, items);
             for (at, (step, item)) in items_by_step.iter().enumerate() {
-                let twice = items_by_step.iter().enumerate().any(|(other, (found, _))| other != at && found == step);
+                let twice = items_by_step
+                    .iter()
+                    .enumerate()
+                    .any(|(other, (found, _))| other != at && found == step);
                 path.push(step.clone());
                 if !twice {
                     collect(known.items(), item, path, set);
@@ -194,7 +212,11 @@ fn common_shape<'a>(known: Known<'a>, old: Option<&Value>, new: Option<&Value>) 
     if is_hollow(old) && is_hollow(new) {
         return Shape::Leaf;
     }
-    let shape = |value: Option<&Value>| value.filter(|value| !value.is_null()).map(|value| known.shape(value));
+    let shape = |value: Option<&Value>| {
+        value
+            .filter(|value| !value.is_null())
+            .map(|value| known.shape(value))
+    };
     match (shape(old), shape(new)) {
         (Some(one), None) | (None, Some(one)) => one,
         (Some(Shape::Map), Some(Shape::Map)) => Shape::Map,
@@ -218,7 +240,10 @@ fn differ(
             let added = added.filter(|name| !old.is_some_and(|old| old.contains_key(*name)));
             for name in names.chain(added) {
                 path.push(Step::Field(name.clone()));
-                let (old, new) = (old.and_then(|old| old.get(name)), new.and_then(|new| new.get(name)));
+                let (old, new) = (
+                    old.and_then(|old| old.get(name)),
+                    new.and_then(|new| new.get(name)),
+                );
                 differ(known.field(name), old, new, path, found);
                 path.pop();
             }
@@ -257,7 +282,9 @@ fn differ_items(
         groups
     };
     let (old, new) = (group(old), group(new));
-    let steps = old.keys().chain(new.keys().filter(|step| !old.contains_key(*step)));
+    let steps = old
+        .keys()
+        .chain(new.keys().filter(|step| !old.contains_key(*step)));
     for step in steps {
         let before = old.get(step).map_or(&[][..], Vec::as_slice);
         let after = new.get(step).map_or(&[][..], Vec::as_slice);
@@ -299,14 +326,23 @@ fn merge_values(known: Known<'_>, live: Option<&Value>, applied: Option<&Value>)
         Shape::Leaf => applied.or(live).cloned(),
         Shape::Map => {
             let mut merged = Map::new();
-            let (live, applied) = (live.and_then(Value::as_object), applied.and_then(Value::as_object));
+            let (live, applied) = (
+                live.and_then(Value::as_object),
+                applied.and_then(Value::as_object),
+            );
             for (name, value) in live.into_iter().flatten() {
-                if let Some(value) = merge_values(known.field(name), Some(value), applied.and_then(|map| map.get(name)))
-                {
+                if let Some(value) = merge_values(
+                    known.field(name),
+                    Some(value),
+                    applied.and_then(|map| map.get(name)),
+                ) {
                     merged.insert(name.clone(), value);
                 }
             }
-            let new = applied.into_iter().flatten().filter(|(name, _)| !live.is_some_and(|live| live.contains_key(*name)));
+            let new = applied
+                .into_iter()
+                .flatten()
+                .filter(|(name, _)| !live.is_some_and(|live| live.contains_key(*name)));
             for (name, value) in new {
                 if let Some(value) = merge_values(known.field(name), None, Some(value)) {
                     merged.insert(name.clone(), value);
@@ -315,7 +351,8 @@ fn merge_values(known: Known<'_>, live: Option<&Value>, applied: Option<&Value>)
             Some(Value::Object(merged)).filter(|merged| !is_hollow(Some(merged)))
         }
         Shape::List(list) => {
-            let items = |value: Option<&'_ Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+            let items =
+                |value: Option<&'_ Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
             let merged = merge_items(known, list, &items(live), &items(applied));
             Some(Value::Array(merged)).filter(|merged| !is_hollow(Some(merged)))
         }
@@ -325,9 +362,16 @@ fn merge_values(known: Known<'_>, live: Option<&Value>, applied: Option<&Value>)
 /// Items keep the order of the configuration; items that only the live list has stay where they were between them.
 fn merge_items(known: Known<'_>, list: &ListType, live: &[Value], applied: &[Value]) -> Vec<Value> {
     let (live, applied) = (known.indexed(list, live), known.indexed(list, applied));
-    let in_live = |step: &Step| live.iter().find(|(found, _)| found == step).map(|(_, item)| *item);
+    let in_live = |step: &Step| {
+        live.iter()
+            .find(|(found, _)| found == step)
+            .map(|(_, item)| *item)
+    };
     let in_applied = |step: &Step| applied.iter().any(|(found, _)| found == step);
-    let mut shared = applied.iter().map(|(step, _)| step).filter(|step| in_live(step).is_some());
+    let mut shared = applied
+        .iter()
+        .map(|(step, _)| step)
+        .filter(|step| in_live(step).is_some());
     let mut next_shared = shared.next();
     let mut taken: Vec<&Step> = Vec::new();
     let mut merged = Vec::new();
@@ -391,7 +435,9 @@ pub(super) fn remove(known: Known<'_>, value: &Value, set: &FieldSet) -> Option<
         (Shape::List(list), Value::Array(items)) => {
             let mut left = Vec::new();
             for item in items {
-                let Ok(step) = known.step(list, item) else { continue };
+                let Ok(step) = known.step(list, item) else {
+                    continue;
+                };
                 if set.members.contains(&step) {
                     continue;
                 }
@@ -410,7 +456,10 @@ pub(super) fn remove(known: Known<'_>, value: &Value, set: &FieldSet) -> Option<
 
 /// The set with the fields that the schema names and that lead to its members: `spec` where it has `spec.replicas`.
 pub(super) fn with_named_parents(known: Known<'_>, set: &FieldSet) -> FieldSet {
-    let mut whole = FieldSet { members: set.members.clone(), children: BTreeMap::new() };
+    let mut whole = FieldSet {
+        members: set.members.clone(),
+        children: BTreeMap::new(),
+    };
     for (step, child) in &set.children {
         let below = match step {
             Step::Field(name) => {
@@ -421,7 +470,9 @@ pub(super) fn with_named_parents(known: Known<'_>, set: &FieldSet) -> FieldSet {
             }
             _ => known.items(),
         };
-        whole.children.insert(step.clone(), with_named_parents(below, child));
+        whole
+            .children
+            .insert(step.clone(), with_named_parents(below, child));
     }
     whole
 }
@@ -438,7 +489,10 @@ pub(super) fn check(known: Known<'_>, value: &Value, path: &mut Vec<Step>, error
             for (name, value) in fields {
                 path.push(Step::Field(name.clone()));
                 if cursor.field(name).is_none() && !cursor.keeps_unknown() {
-                    errors.push(format!("{}: field not declared in schema", super::fieldpath::display(path)));
+                    errors.push(format!(
+                        "{}: field not declared in schema",
+                        super::fieldpath::display(path)
+                    ));
                 } else {
                     check(known.field(name), value, path, errors);
                 }
@@ -491,13 +545,17 @@ fn mismatch(cursor: Cursor<'_>, value: &Value) -> Option<String> {
     let (fits, message) = match node.kind? {
         Type::Object => (value.is_object(), format!("expected map, got &{{{value}}}")),
         Type::Array => (value.is_array(), format!("expected list, got &{{{value}}}")),
-        Type::Integer | Type::Number => (value.is_number(), format!("expected numeric (int or float), got {go_type}")),
+        Type::Integer | Type::Number => (
+            value.is_number(),
+            format!("expected numeric (int or float), got {go_type}"),
+        ),
         Type::Boolean => (value.is_boolean(), format!("expected boolean, got &{{{value}}}")),
         // Texts with a format are any scalar to server-side apply.
         Type::String if node.format.is_some() => (true, String::new()),
-        Type::String => {
-            (value.is_string(), format!("expected string, got &value.valueUnstructured{{Value:{value}}}"))
-        }
+        Type::String => (
+            value.is_string(),
+            format!("expected string, got &value.valueUnstructured{{Value:{value}}}"),
+        ),
     };
     (!fits).then_some(message)
 }

@@ -6,17 +6,15 @@ use serde_json::{Map, Value};
 
 use super::node::{Cursor, Type};
 
-/// Drops nulls, which such a decoder takes for absent, and returns the first error. `kind` is the name of the struct.
+/// Drops nulls, which such a decoder takes for absent, and empty lists, which Go does not write. Returns the first
+/// error. `kind` is the name of the struct.
 pub(super) fn decode(schema: Cursor<'_>, value: &mut Value, kind: &str) -> Result<(), String> {
     below(schema, value, kind, &mut Vec::new())
 }
 
-fn below(schema: Cursor<'_>, value: &mut Value, name: &str, path: &mut Vec<String>) -> Result<(), String> {
-    let expected = match schema.node().kind {
-        None if schema.node().int_or_string => Some(Type::String).filter(|_| !value.is_number()),
-        kind => kind,
-    };
-    if let Some(kind) = expected.filter(|kind| !fits(schema, *kind, value)) {
+/// `holder` is the struct that the value is a field of.
+fn below(schema: Cursor<'_>, value: &mut Value, holder: &str, path: &mut Vec<String>) -> Result<(), String> {
+    if !fits(schema, value) {
         let found = match value {
             Value::Null => "null",
             Value::Bool(_) => "bool",
@@ -25,22 +23,24 @@ fn below(schema: Cursor<'_>, value: &mut Value, name: &str, path: &mut Vec<Strin
             Value::Array(_) => "array",
             Value::Object(_) => "object",
         };
-        let place = path.join(".");
         return Err(format!(
-            "json: cannot unmarshal {found} into Go struct field {name}{}{place} of type {}",
-            if place.is_empty() { "" } else { "." },
-            go_type(schema, kind)
+            "json: cannot unmarshal {found} into Go struct field {holder}.{} of type {}",
+            path.join("."),
+            go_type(schema)
         ));
     }
+    let holder = go_name(schema).unwrap_or(holder);
     match value {
         Value::Object(fields) if !schema.is_opaque() => {
             null_texts(schema, fields);
             fields.retain(|_, value| !value.is_null());
             for (field, value) in fields.iter_mut() {
-                if let Some(schema) = schema.field(field) {
+                if let Some(field_schema) = schema.property(field) {
                     path.push(field.clone());
-                    below(schema, value, name, path)?;
+                    below(field_schema, value, holder, path)?;
                     path.pop();
+                } else if let Some(values) = schema.additional() {
+                    below(values, value, holder, path)?;
                 }
             }
             fields.retain(|field, value| !is_omitted(schema, field, value));
@@ -48,7 +48,7 @@ fn below(schema: Cursor<'_>, value: &mut Value, name: &str, path: &mut Vec<Strin
         Value::Array(items) => {
             if let Some(schema) = schema.items() {
                 for item in items {
-                    below(schema, item, name, path)?;
+                    below(schema, item, holder, path)?;
                 }
             }
         }
@@ -59,15 +59,25 @@ fn below(schema: Cursor<'_>, value: &mut Value, name: &str, path: &mut Vec<Strin
 
 /// A null in a map of texts is the empty text.
 fn null_texts(schema: Cursor<'_>, fields: &mut Map<String, Value>) {
-    let Some(values) = schema.additional().filter(|values| values.node().kind == Some(Type::String)) else { return };
+    let Some(values) = schema
+        .additional()
+        .filter(|values| values.node().kind == Some(Type::String))
+    else {
+        return;
+    };
     if values.node().format.is_none() {
-        fields.values_mut().filter(|value| value.is_null()).for_each(|value| *value = "".into());
+        fields
+            .values_mut()
+            .filter(|value| value.is_null())
+            .for_each(|value| *value = "".into());
     }
 }
 
 /// Whether Go leaves a field out when it writes the object: empty lists and maps that are not required.
 fn is_omitted(schema: Cursor<'_>, field: &str, value: &Value) -> bool {
-    let Some(property) = schema.property(field) else { return false };
+    let Some(property) = schema.property(field) else {
+        return false;
+    };
     let node = property.node();
     let empty = match value {
         Value::Array(items) => items.is_empty(),
@@ -83,7 +93,9 @@ pub(super) fn fill(schema: Cursor<'_>, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for field in &schema.node().by_value {
-                fields.entry(field.as_str()).or_insert_with(|| Value::Object(Map::new()));
+                fields
+                    .entry(field.as_str())
+                    .or_insert_with(|| Value::Object(Map::new()));
             }
             for (field, value) in fields {
                 if let Some(schema) = schema.field(field) {
@@ -103,7 +115,10 @@ pub(super) fn fill(schema: Cursor<'_>, value: &mut Value) {
 /// The object that Go writes when nothing is set: structs by value, and null for required lists.
 pub(super) fn zero(schema: Cursor<'_>) -> Value {
     let node = schema.node();
-    let structs = node.by_value.iter().filter_map(|name| Some((name.clone(), zero(schema.property(name)?))));
+    let structs = node
+        .by_value
+        .iter()
+        .filter_map(|name| Some((name.clone(), zero(schema.property(name)?))));
     let lists = node.required.iter().filter_map(|name| {
         let list = schema.property(name)?.node().kind == Some(Type::Array);
         list.then(|| (name.clone(), Value::Null))
@@ -111,28 +126,58 @@ pub(super) fn zero(schema: Cursor<'_>) -> Value {
     Value::Object(structs.chain(lists).collect())
 }
 
-fn fits(schema: Cursor<'_>, kind: Type, value: &Value) -> bool {
+fn fits(schema: Cursor<'_>, value: &Value) -> bool {
     let node = schema.node();
-    match kind {
-        Type::Object => value.is_object(),
-        Type::Array => value.is_array(),
-        Type::String => value.is_string(),
-        Type::Integer => value.as_i64().is_some_and(|number| {
-            node.format.as_deref() != Some("int32") || i32::try_from(number).is_ok()
-        }),
-        Type::Number => value.is_number(),
-        Type::Boolean => value.is_boolean(),
+    if node.int_or_string {
+        return value.is_string() || value.is_number();
+    }
+    match node.kind {
+        None => true,
+        Some(Type::Object) => value.is_object(),
+        Some(Type::Array) => value.is_array(),
+        Some(Type::String) => value.is_string(),
+        Some(Type::Integer) => value
+            .as_i64()
+            .is_some_and(|number| node.format.as_deref() != Some("int32") || i32::try_from(number).is_ok()),
+        Some(Type::Number) => value.is_number(),
+        Some(Type::Boolean) => value.is_boolean(),
     }
 }
 
-fn go_type(schema: Cursor<'_>, kind: Type) -> &'static str {
-    match (kind, schema.node().format.as_deref()) {
-        (Type::Object, _) => "struct",
-        (Type::Array, _) => "slice",
-        (Type::String, _) => "string",
-        (Type::Integer, Some("int64")) => "int64",
-        (Type::Integer, _) => "int32",
-        (Type::Number, _) => "float64",
-        (Type::Boolean, _) => "bool",
+/// The name of a struct: the last part of its definition's name.
+fn go_name(schema: Cursor<'_>) -> Option<&str> {
+    schema.node().definition.as_deref()?.rsplit('.').next()
+}
+
+/// A type as Go prints it, such as `[]v1.Container`.
+fn go_type(schema: Cursor<'_>) -> String {
+    let node = schema.node();
+    if let Some(definition) = &node.definition {
+        // `io.k8s.api.core.v1.Container`: the package is the version.
+        let parts: Vec<&str> = definition.rsplitn(3, '.').collect();
+        return match parts.as_slice() {
+            [name, package, _] => format!("{package}.{name}"),
+            _ => definition.to_string(),
+        };
+    }
+    match (node.kind, node.format.as_deref()) {
+        (None, _) => "string".to_owned(),
+        (Some(Type::Object), _) => {
+            format!(
+                "map[string]{}",
+                schema
+                    .additional()
+                    .map_or_else(|| "interface {}".to_owned(), go_type)
+            )
+        }
+        (Some(Type::Array), _) => format!(
+            "[]{}",
+            schema.items().map_or_else(|| "interface {}".to_owned(), go_type)
+        ),
+        (Some(Type::String), _) => "string".to_owned(),
+        (Some(Type::Integer), Some("int64")) => "int64".to_owned(),
+        (Some(Type::Integer), _) => "int32".to_owned(),
+        (Some(Type::Number), _) => "float64".to_owned(),
+        (Some(Type::Boolean), _) => "bool".to_owned(),
     }
 }

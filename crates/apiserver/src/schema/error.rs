@@ -19,26 +19,46 @@ const INVALID: &str = "FieldValueInvalid";
 
 impl FieldError {
     fn new(reason: &'static str, field: impl Into<String>, message: String) -> Self {
-        Self { reason, field: field.into(), message }
+        Self {
+            reason,
+            field: field.into(),
+            message,
+        }
     }
 
     fn described(what: &str, detail: &str) -> String {
-        if detail.is_empty() { what.to_owned() } else { format!("{what}: {detail}") }
+        if detail.is_empty() {
+            what.to_owned()
+        } else {
+            format!("{what}: {detail}")
+        }
     }
 
     /// A field that must be there is not.
     pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
-        Self::new("FieldValueRequired", field, Self::described("Required value", detail))
+        Self::new(
+            "FieldValueRequired",
+            field,
+            Self::described("Required value", detail),
+        )
     }
 
     /// A value that is not allowed.
     pub(crate) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
-        Self::new(INVALID, field, Self::described(&format!("Invalid value: {value}"), detail))
+        Self::new(
+            INVALID,
+            field,
+            Self::described(&format!("Invalid value: {value}"), detail),
+        )
     }
 
     /// A value of the wrong type; the type found is named.
     pub(crate) fn type_invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
-        Self::new("FieldValueTypeInvalid", field, Self::described(&format!("Invalid value: {value}"), detail))
+        Self::new(
+            "FieldValueTypeInvalid",
+            field,
+            Self::described(&format!("Invalid value: {value}"), detail),
+        )
     }
 
     /// A value that is not one of the allowed ones.
@@ -47,7 +67,10 @@ impl FieldError {
         Self::new(
             "FieldValueNotSupported",
             field,
-            format!("Unsupported value: {value}: supported values: {}", supported.join(", ")),
+            format!(
+                "Unsupported value: {value}: supported values: {}",
+                supported.join(", ")
+            ),
         )
     }
 
@@ -69,13 +92,21 @@ impl FieldError {
     /// A text with more bytes than allowed.
     pub(crate) fn too_long(field: impl Into<String>, bytes: u64) -> Self {
         let unit = if bytes == 1 { "byte" } else { "bytes" };
-        Self::new("FieldValueTooLong", field, format!("Too long: may not be more than {bytes} {unit}"))
+        Self::new(
+            "FieldValueTooLong",
+            field,
+            format!("Too long: may not be more than {bytes} {unit}"),
+        )
     }
 
     /// A list or map with more entries than allowed.
     pub(crate) fn too_many(field: impl Into<String>, found: usize, most: u64) -> Self {
         let unit = if most == 1 { "item" } else { "items" };
-        Self::new("FieldValueTooMany", field, format!("Too many: {found}: must have at most {most} {unit}"))
+        Self::new(
+            "FieldValueTooMany",
+            field,
+            format!("Too many: {found}: must have at most {most} {unit}"),
+        )
     }
 
     /// A refusal with a reason of its own.
@@ -97,6 +128,10 @@ impl FieldError {
 
 impl From<FieldError> for Cause {
     fn from(error: FieldError) -> Self {
-        Self { reason: error.reason.to_owned(), message: error.message, field: error.field }
+        Self {
+            reason: error.reason.to_owned(),
+            message: error.message,
+            field: error.field,
+        }
     }
 }

@@ -29,7 +29,11 @@ impl Arena {
     }
 
     pub(super) fn cursor(&self, id: NodeId) -> Cursor<'_> {
-        Cursor { arena: self, id, node: &self.nodes[id] }
+        Cursor {
+            arena: self,
+            id,
+            node: &self.nodes[id],
+        }
     }
 }
 
@@ -59,9 +63,16 @@ impl Type {
 
     /// The type of that name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        [Self::Object, Self::Array, Self::String, Self::Integer, Self::Number, Self::Boolean]
-            .into_iter()
-            .find(|kind| kind.name() == name)
+        [
+            Self::Object,
+            Self::Array,
+            Self::String,
+            Self::Integer,
+            Self::Number,
+            Self::Boolean,
+        ]
+        .into_iter()
+        .find(|kind| kind.name() == name)
     }
 }
 

@@ -16,7 +16,11 @@ pub(super) fn schema(cursor: Cursor<'_>) -> Value {
     let mut set = |key: &str, value: Value| {
         out.insert(key.to_owned(), value);
     };
-    for (key, text) in [("title", &node.title), ("description", &node.description), ("format", &node.format)] {
+    for (key, text) in [
+        ("title", &node.title),
+        ("description", &node.description),
+        ("format", &node.format),
+    ] {
         if let Some(text) = text {
             set(key, text.as_str().into());
         }
@@ -41,7 +45,10 @@ pub(super) fn schema(cursor: Cursor<'_>) -> Value {
         set("required", node.required.clone().into());
     }
     if !node.properties.is_empty() {
-        let properties = node.properties.iter().map(|(name, id)| (name.clone(), reference(cursor, *id)));
+        let properties = node
+            .properties
+            .iter()
+            .map(|(name, id)| (name.clone(), reference(cursor, *id)));
         set("properties", Value::Object(properties.collect()));
     }
     if let Some(items) = node.items {
@@ -63,8 +70,15 @@ pub(super) fn schema(cursor: Cursor<'_>) -> Value {
     if node.atomic_map {
         set("x-kubernetes-map-type", "atomic".into());
     }
-    let words = [("merge", node.patch.merge), ("retainKeys", node.patch.retain_keys)];
-    let words: Vec<&str> = words.iter().filter(|(_, on)| *on).map(|(word, _)| *word).collect();
+    let words = [
+        ("merge", node.patch.merge),
+        ("retainKeys", node.patch.retain_keys),
+    ];
+    let words: Vec<&str> = words
+        .iter()
+        .filter(|(_, on)| *on)
+        .map(|(word, _)| *word)
+        .collect();
     if !words.is_empty() {
         set("x-kubernetes-patch-strategy", words.join(",").into());
     }
@@ -84,7 +98,11 @@ pub(super) fn schema(cursor: Cursor<'_>) -> Value {
 }
 
 fn checks(cursor: Cursor<'_>, checks: &Checks, set: &mut impl FnMut(&str, Value)) {
-    let numbers = [("maximum", checks.maximum), ("minimum", checks.minimum), ("multipleOf", checks.multiple_of)];
+    let numbers = [
+        ("maximum", checks.maximum),
+        ("minimum", checks.minimum),
+        ("multipleOf", checks.multiple_of),
+    ];
     for (key, number) in numbers {
         if let Some(number) = number {
             set(key, whole(number));
@@ -117,9 +135,20 @@ fn checks(cursor: Cursor<'_>, checks: &Checks, set: &mut impl FnMut(&str, Value)
     if let Some(allowed) = &checks.allowed {
         set("enum", allowed.clone().into());
     }
-    for (key, branches) in [("allOf", &checks.all_of), ("anyOf", &checks.any_of), ("oneOf", &checks.one_of)] {
+    for (key, branches) in [
+        ("allOf", &checks.all_of),
+        ("anyOf", &checks.any_of),
+        ("oneOf", &checks.one_of),
+    ] {
         if !branches.is_empty() {
-            set(key, branches.iter().map(|id| reference(cursor, *id)).collect::<Vec<_>>().into());
+            set(
+                key,
+                branches
+                    .iter()
+                    .map(|id| reference(cursor, *id))
+                    .collect::<Vec<_>>()
+                    .into(),
+            );
         }
     }
     if let Some(not) = checks.not {
@@ -140,13 +169,19 @@ fn whole(number: f64) -> Value {
 fn reference(cursor: Cursor<'_>, id: NodeId) -> Value {
     let below = cursor.at(id);
     let node = below.node();
-    let Some(name) = &node.definition else { return schema(below) };
+    let Some(name) = &node.definition else {
+        return schema(below);
+    };
     let reference = json!({ "$ref": format!("{REFERENCE}{name}") });
     // A reference that differs from what it refers to says so beside it.
     if node.patch.retain_keys || node.patch.merge {
         let mut out = json!({ "allOf": [reference] });
-        out["x-kubernetes-patch-strategy"] =
-            if node.patch.merge { "merge,retainKeys" } else { "retainKeys" }.into();
+        out["x-kubernetes-patch-strategy"] = if node.patch.merge {
+            "merge,retainKeys"
+        } else {
+            "retainKeys"
+        }
+        .into();
         if let Some(key) = &node.merge_key {
             out["x-kubernetes-patch-merge-key"] = key.as_str().into();
         }
@@ -172,7 +207,12 @@ pub(super) fn definitions(cursor: Cursor<'_>) -> BTreeMap<String, Value> {
             let lists = [&checks.all_of, &checks.any_of, &checks.one_of];
             lists.into_iter().flatten().chain(checks.not.as_ref())
         });
-        let below = node.properties.values().chain(&node.items).chain(&node.additional).chain(branches);
+        let below = node
+            .properties
+            .values()
+            .chain(&node.items)
+            .chain(&node.additional)
+            .chain(branches);
         open.extend(below.map(|id| cursor.at(*id)));
     }
     found

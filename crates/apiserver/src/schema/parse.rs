@@ -52,7 +52,10 @@ struct Copy {
 }
 
 fn add(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> NodeId {
-    let reference = schema.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix(REFERENCE));
+    let reference = schema
+        .get("$ref")
+        .and_then(Value::as_str)
+        .and_then(|path| path.strip_prefix(REFERENCE));
     if let Some(of) = reference.and_then(|name| arena.definitions.get(name)).copied() {
         let settings = parse(arena, schema, copies);
         if settings.patch == PatchStrategy::default() && !settings.atomic_map {
@@ -90,14 +93,22 @@ fn parse(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> Node {
         rules: Rules::new(schema).map(Arc::new),
         ..Node::default()
     };
-    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    for (name, property) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         if property.get("$ref").is_some() && property.get("default").is_some_and(Value::is_object) {
             node.by_value.push(name.clone());
         }
         let id = add(arena, property, copies);
         node.properties.insert(name.clone(), id);
     }
-    node.items = schema.get("items").filter(|items| items.is_object()).map(|items| add(arena, items, copies));
+    node.items = schema
+        .get("items")
+        .filter(|items| items.is_object())
+        .map(|items| add(arena, items, copies));
     node.additional = schema
         .get("additionalProperties")
         .filter(|additional| additional.is_object())
@@ -106,7 +117,12 @@ fn parse(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> Node {
 }
 
 fn texts(list: Option<&Value>) -> Vec<String> {
-    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    list.and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn list_type(schema: &Value) -> ListType {
@@ -116,16 +132,21 @@ fn list_type(schema: &Value) -> ListType {
         Some(_) => ListType::Atomic,
         // Lists of built-in kinds that say nothing else are merged by server-side apply as they are by strategic
         // merge patch.
-        None if patch_strategy(schema).merge => match schema.get("x-kubernetes-patch-merge-key").and_then(Value::as_str) {
-            Some(key) => ListType::Map(vec![key.to_owned()]),
-            None => ListType::Set,
-        },
+        None if patch_strategy(schema).merge => {
+            match schema.get("x-kubernetes-patch-merge-key").and_then(Value::as_str) {
+                Some(key) => ListType::Map(vec![key.to_owned()]),
+                None => ListType::Set,
+            }
+        }
         None => ListType::Atomic,
     }
 }
 
 fn patch_strategy(schema: &Value) -> PatchStrategy {
-    let strategy = schema.get("x-kubernetes-patch-strategy").and_then(Value::as_str).unwrap_or_default();
+    let strategy = schema
+        .get("x-kubernetes-patch-strategy")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     PatchStrategy {
         merge: strategy.split(',').any(|word| word == "merge"),
         retain_keys: strategy.split(',').any(|word| word == "retainKeys"),
@@ -134,8 +155,23 @@ fn patch_strategy(schema: &Value) -> PatchStrategy {
 
 fn checks(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> Option<Box<Checks>> {
     const KEYS: [&str; 18] = [
-        "enum", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "multipleOf", "maxLength", "minLength",
-        "pattern", "maxItems", "minItems", "uniqueItems", "maxProperties", "minProperties", "allOf", "anyOf", "oneOf",
+        "enum",
+        "maximum",
+        "exclusiveMaximum",
+        "minimum",
+        "exclusiveMinimum",
+        "multipleOf",
+        "maxLength",
+        "minLength",
+        "pattern",
+        "maxItems",
+        "minItems",
+        "uniqueItems",
+        "maxProperties",
+        "minProperties",
+        "allOf",
+        "anyOf",
+        "oneOf",
         "not",
     ];
     let fields = schema.as_object()?;
@@ -147,7 +183,10 @@ fn checks(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> Option<B
     let flag = |key: &str| schema.get(key) == Some(&Value::Bool(true));
     let mut branches = |key: &str| -> Vec<NodeId> {
         let list = schema.get(key).and_then(Value::as_array);
-        list.into_iter().flatten().map(|branch| add(arena, branch, copies)).collect()
+        list.into_iter()
+            .flatten()
+            .map(|branch| add(arena, branch, copies))
+            .collect()
     };
     let (all_of, any_of, one_of) = (branches("allOf"), branches("anyOf"), branches("oneOf"));
     Some(Box::new(Checks {
@@ -159,7 +198,10 @@ fn checks(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> Option<B
         multiple_of: number("multipleOf"),
         max_length: count("maxLength"),
         min_length: count("minLength"),
-        pattern: schema.get("pattern").and_then(Value::as_str).and_then(|pattern| Regex::new(pattern).ok()),
+        pattern: schema
+            .get("pattern")
+            .and_then(Value::as_str)
+            .and_then(|pattern| Regex::new(pattern).ok()),
         max_items: count("maxItems"),
         min_items: count("minItems"),
         unique_items: flag("uniqueItems"),
@@ -168,6 +210,9 @@ fn checks(arena: &mut Arena, schema: &Value, copies: &mut Vec<Copy>) -> Option<B
         all_of,
         any_of,
         one_of,
-        not: schema.get("not").filter(|not| not.is_object()).map(|not| add(arena, not, copies)),
+        not: schema
+            .get("not")
+            .filter(|not| not.is_object())
+            .map(|not| add(arena, not, copies)),
     }))
 }

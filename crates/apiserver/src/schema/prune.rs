@@ -16,14 +16,21 @@ pub(super) fn prune(schema: Cursor<'_>, value: &mut Value, path: &mut String, un
         Value::Array(items) => {
             let Some(schema) = schema.items() else { return };
             for (index, item) in items.iter_mut().enumerate() {
-                within(path, format_args!("[{index}]"), |path| prune(schema, item, path, unknown));
+                within(path, format_args!("[{index}]"), |path| {
+                    prune(schema, item, path, unknown)
+                });
             }
         }
         _ => {}
     }
 }
 
-fn prune_fields(schema: Cursor<'_>, fields: &mut Map<String, Value>, path: &mut String, unknown: &mut Vec<String>) {
+fn prune_fields(
+    schema: Cursor<'_>,
+    fields: &mut Map<String, Value>,
+    path: &mut String,
+    unknown: &mut Vec<String>,
+) {
     // A node that says nothing about its fields holds any of them in built-in kinds (`FieldsV1`), and none in custom
     // resources, whose schemas say so where they mean it.
     let node = schema.node();
@@ -32,15 +39,17 @@ fn prune_fields(schema: Cursor<'_>, fields: &mut Map<String, Value>, path: &mut 
     let embedded = schema.node().embedded_resource;
     fields.retain(|name, value| {
         let dot = if path.is_empty() { "" } else { "." };
-        within(path, format_args!("{dot}{name}"), |path| match schema.field(name) {
-            Some(schema) => {
-                prune(schema, value, path, unknown);
-                true
-            }
-            None if keeps_all || (embedded && EMBEDDED.contains(&name.as_str())) => true,
-            None => {
-                unknown.push(path.clone());
-                false
+        within(path, format_args!("{dot}{name}"), |path| {
+            match schema.field(name) {
+                Some(schema) => {
+                    prune(schema, value, path, unknown);
+                    true
+                }
+                None if keeps_all || (embedded && EMBEDDED.contains(&name.as_str())) => true,
+                None => {
+                    unknown.push(path.clone());
+                    false
+                }
             }
         })
     });
@@ -86,7 +95,11 @@ fn default_item(schema: Cursor<'_>, value: &mut Value) {
 }
 
 /// Calls `inner` with a path that is longer for that time.
-pub(super) fn within<T>(path: &mut String, step: std::fmt::Arguments<'_>, inner: impl FnOnce(&mut String) -> T) -> T {
+pub(super) fn within<T>(
+    path: &mut String,
+    step: std::fmt::Arguments<'_>,
+    inner: impl FnOnce(&mut String) -> T,
+) -> T {
     let length = path.len();
     // Writing to a String cannot fail.
     let _ = path.write_fmt(step);

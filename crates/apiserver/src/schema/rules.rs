@@ -39,7 +39,10 @@ impl Rules {
         if let Some(fields) = alone.as_object_mut() {
             fields.insert(RULES.to_owned(), source.clone());
         }
-        Some(Self { compiled: kube_cel::compile_schema(&alone), source })
+        Some(Self {
+            compiled: kube_cel::compile_schema(&alone),
+            source,
+        })
     }
 
     /// The rules as they were written.
@@ -54,7 +57,9 @@ impl Rules {
             error => error.to_string(),
         };
         let results = self.compiled.validations.iter().enumerate();
-        results.filter_map(|(index, result)| Some((index, message(result.as_ref().err()?)))).collect()
+        results
+            .filter_map(|(index, result)| Some((index, message(result.as_ref().err()?))))
+            .collect()
     }
 
     /// Runs the rules on the value at `path`.
@@ -92,14 +97,18 @@ fn strip(schema: &mut Value) {
             fields.shift_remove(RULES);
             for (key, value) in fields {
                 match (key.as_str(), value) {
-                    ("properties", Value::Object(properties)) => properties.values_mut().for_each(|property| {
-                        if let Some(fields) = property.as_object_mut() {
-                            fields.shift_remove("default");
-                        }
-                        strip(property);
-                    }),
+                    ("properties", Value::Object(properties)) => {
+                        properties.values_mut().for_each(|property| {
+                            if let Some(fields) = property.as_object_mut() {
+                                fields.shift_remove("default");
+                            }
+                            strip(property);
+                        })
+                    }
                     ("items" | "additionalProperties" | "not", value) => strip(value),
-                    ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => branches.iter_mut().for_each(strip),
+                    ("allOf" | "anyOf" | "oneOf", Value::Array(branches)) => {
+                        branches.iter_mut().for_each(strip)
+                    }
                     _ => {}
                 }
             }

@@ -7,8 +7,16 @@ use serde_json::{Map, Value};
 use super::{error::FieldError, rules::Rules};
 
 /// Keywords of JSON Schema that no structural schema has.
-const REFUSED: [&str; 8] =
-    ["$ref", "$schema", "additionalItems", "definitions", "dependencies", "id", "patternProperties", "deprecated"];
+const REFUSED: [&str; 8] = [
+    "$ref",
+    "$schema",
+    "additionalItems",
+    "definitions",
+    "dependencies",
+    "id",
+    "patternProperties",
+    "deprecated",
+];
 
 /// Keywords that a branch of `allOf`, `anyOf`, `oneOf` or `not` may not have: branches only check values.
 const NOT_IN_BRANCHES: [&str; 9] = [
@@ -28,7 +36,11 @@ pub(super) fn check(schema: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match schema.get("type").and_then(Value::as_str) {
         Some("object") => {}
-        Some(_) => errors.push(FieldError::invalid("type", &schema["type"], "must be object at the root")),
+        Some(_) => errors.push(FieldError::invalid(
+            "type",
+            &schema["type"],
+            "must be object at the root",
+        )),
         None => errors.push(FieldError::required("type", "must not be empty at the root")),
     }
     node(schema, "", Level::Root, &mut errors);
@@ -44,7 +56,11 @@ enum Level {
 }
 
 fn join(path: &str, step: &str) -> String {
-    if path.is_empty() { step.to_owned() } else { format!("{path}.{step}") }
+    if path.is_empty() {
+        step.to_owned()
+    } else {
+        format!("{path}.{step}")
+    }
 }
 
 fn node(schema: &Value, path: &str, level: Level, errors: &mut Vec<FieldError>) {
@@ -53,13 +69,18 @@ fn node(schema: &Value, path: &str, level: Level, errors: &mut Vec<FieldError>) 
         return;
     };
     for key in REFUSED.iter().filter(|key| fields.contains_key(**key)) {
-        errors.push(FieldError::forbidden(join(path, key), "must not be set to be structural"));
+        errors.push(FieldError::forbidden(
+            join(path, key),
+            "must not be set to be structural",
+        ));
     }
     if fields.get("uniqueItems") == Some(&Value::Bool(true)) {
         let why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
         errors.push(FieldError::forbidden(join(path, "uniqueItems"), why));
     }
-    if let Some(pattern) = fields.get("pattern").filter(|pattern| Regex::new(pattern.as_str().unwrap_or("(")).is_err())
+    if let Some(pattern) = fields
+        .get("pattern")
+        .filter(|pattern| Regex::new(pattern.as_str().unwrap_or("(")).is_err())
     {
         let why = "must be a valid regular expression, but isn't";
         errors.push(FieldError::invalid(join(path, "pattern"), pattern, why));
@@ -68,7 +89,10 @@ fn node(schema: &Value, path: &str, level: Level, errors: &mut Vec<FieldError>) 
         for key in NOT_IN_BRANCHES.iter().filter(|key| fields.contains_key(**key)) {
             // The one use of types in branches: telling the two of int-or-string apart.
             if *key != "type" {
-                errors.push(FieldError::forbidden(join(path, key), "must be empty to be structural"));
+                errors.push(FieldError::forbidden(
+                    join(path, key),
+                    "must be empty to be structural",
+                ));
             }
         }
     } else {
@@ -91,9 +115,15 @@ fn kind(fields: &Map<String, Value>, path: &str, level: Level, errors: &mut Vec<
     match kind {
         "" if int_or_string || preserves || level == Level::Root => {}
         "" if level == Level::Item => {
-            errors.push(FieldError::required(at.as_str(), "must not be empty for specified array items"));
+            errors.push(FieldError::required(
+                at.as_str(),
+                "must not be empty for specified array items",
+            ));
         }
-        "" => errors.push(FieldError::required(at.as_str(), "must not be empty for specified object fields")),
+        "" => errors.push(FieldError::required(
+            at.as_str(),
+            "must not be empty for specified object fields",
+        )),
         _ if int_or_string => errors.push(FieldError::invalid(
             at.as_str(),
             &kind.into(),
@@ -115,7 +145,11 @@ fn kind(fields: &Map<String, Value>, path: &str, level: Level, errors: &mut Vec<
             "must be object if x-kubernetes-preserve-unknown-fields is true",
         ));
     }
-    if fields.contains_key("properties") && fields.get("additionalProperties").is_some_and(|other| other != false) {
+    if fields.contains_key("properties")
+        && fields
+            .get("additionalProperties")
+            .is_some_and(|other| other != false)
+    {
         let why = "additionalProperties and properties are mutual exclusive";
         errors.push(FieldError::forbidden(join(path, "additionalProperties"), why));
     }
@@ -130,9 +164,15 @@ fn keys(fields: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if let Some(map) = text("x-kubernetes-map-type").filter(|map| !["atomic", "granular"].contains(map)) {
         let known = ["atomic", "granular"].map(str::to_owned);
-        errors.push(FieldError::not_supported(join(path, "x-kubernetes-map-type"), &map.into(), &known));
+        errors.push(FieldError::not_supported(
+            join(path, "x-kubernetes-map-type"),
+            &map.into(),
+            &known,
+        ));
     }
-    let Some(list) = text("x-kubernetes-list-type") else { return };
+    let Some(list) = text("x-kubernetes-list-type") else {
+        return;
+    };
     let at = join(path, "x-kubernetes-list-type");
     if !["atomic", "map", "set"].contains(&list) {
         let known = ["atomic", "map", "set"].map(str::to_owned);
@@ -150,21 +190,29 @@ fn keys(fields: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
     let names = fields.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
     let Some(names) = names.filter(|names| !names.is_empty()) else {
         let why = "must not be empty if x-kubernetes-list-type is map";
-        errors.push(FieldError::required(join(path, "x-kubernetes-list-map-keys"), why));
+        errors.push(FieldError::required(
+            join(path, "x-kubernetes-list-map-keys"),
+            why,
+        ));
         return;
     };
     let items = fields.get("items").unwrap_or(&Value::Null);
     let required = items.get("required").and_then(Value::as_array);
     for (index, name) in names.iter().enumerate() {
         let name_text = name.as_str().unwrap_or_default();
-        match items.get("properties").and_then(|properties| properties.get(name_text)) {
+        match items
+            .get("properties")
+            .and_then(|properties| properties.get(name_text))
+        {
             None => errors.push(FieldError::invalid(
                 join(path, &format!("x-kubernetes-list-map-keys[{index}]")),
                 name,
                 "entries must all be names of item properties",
             )),
             Some(property) => {
-                if property.get("default").is_none() && !required.is_some_and(|required| required.contains(name)) {
+                if property.get("default").is_none()
+                    && !required.is_some_and(|required| required.contains(name))
+                {
                     let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a \
                                required property";
                     let at = join(path, &format!("items.properties[{name_text}].default"));
@@ -178,33 +226,73 @@ fn keys(fields: &Map<String, Value>, path: &str, errors: &mut Vec<FieldError>) {
 fn rules(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     for (index, problem) in Rules::new(schema).iter().flat_map(Rules::errors) {
         let at = join(path, &format!("x-kubernetes-validations[{index}].rule"));
-        let rule = schema.pointer(&format!("/x-kubernetes-validations/{index}/rule")).unwrap_or(&Value::Null);
+        let rule = schema
+            .pointer(&format!("/x-kubernetes-validations/{index}/rule"))
+            .unwrap_or(&Value::Null);
         errors.push(FieldError::invalid(at, rule, &problem));
     }
 }
 
 fn below(fields: &Map<String, Value>, path: &str, level: Level, errors: &mut Vec<FieldError>) {
-    let inside = |inner: Level| if level == Level::Branch { Level::Branch } else { inner };
-    for (name, property) in fields.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    let inside = |inner: Level| {
+        if level == Level::Branch {
+            Level::Branch
+        } else {
+            inner
+        }
+    };
+    for (name, property) in fields
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         // Metadata of the whole object is known; a schema may only restrict the name.
         if level == Level::Root && ["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
             continue;
         }
-        node(property, &join(path, &format!("properties[{name}]")), inside(Level::Field), errors);
+        node(
+            property,
+            &join(path, &format!("properties[{name}]")),
+            inside(Level::Field),
+            errors,
+        );
     }
     if let Some(items) = fields.get("items") {
         if items.is_array() {
-            errors.push(FieldError::forbidden(join(path, "items"), "items must be a schema object and not an array"));
+            errors.push(FieldError::forbidden(
+                join(path, "items"),
+                "items must be a schema object and not an array",
+            ));
         } else {
             node(items, &join(path, "items"), inside(Level::Item), errors);
         }
     }
-    if let Some(additional) = fields.get("additionalProperties").filter(|additional| !additional.is_boolean()) {
-        node(additional, &join(path, "additionalProperties"), inside(Level::Field), errors);
+    if let Some(additional) = fields
+        .get("additionalProperties")
+        .filter(|additional| !additional.is_boolean())
+    {
+        node(
+            additional,
+            &join(path, "additionalProperties"),
+            inside(Level::Field),
+            errors,
+        );
     }
     for key in ["allOf", "anyOf", "oneOf"] {
-        for (index, branch) in fields.get(key).and_then(Value::as_array).into_iter().flatten().enumerate() {
-            node(branch, &join(path, &format!("{key}[{index}]")), Level::Branch, errors);
+        for (index, branch) in fields
+            .get(key)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
+            node(
+                branch,
+                &join(path, &format!("{key}[{index}]")),
+                Level::Branch,
+                errors,
+            );
         }
     }
     if let Some(not) = fields.get("not") {

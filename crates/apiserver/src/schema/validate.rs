@@ -17,7 +17,12 @@ use super::{
 const NO_FIELD: &str = "<nil>";
 
 /// Validates one object; `old` is what it was before.
-pub(super) fn validate(schema: Cursor<'_>, has_rules: bool, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn validate(
+    schema: Cursor<'_>,
+    has_rules: bool,
+    new: &Value,
+    old: Option<&Value>,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut path = String::new();
     values(schema, new, &mut path, &mut errors);
@@ -86,14 +91,22 @@ fn has_type(schema: Cursor<'_>, value: &Value) -> bool {
 }
 
 fn wrong_type(path: &str, expected: &str, shown: &Value) -> FieldError {
-    FieldError::type_invalid(path, shown, &format!("{path} in body must be of type {expected}: {shown}"))
+    FieldError::type_invalid(
+        path,
+        shown,
+        &format!("{path} in body must be of type {expected}: {shown}"),
+    )
 }
 
 /// Types, bounds and required fields.
 fn values(schema: Cursor<'_>, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
     let node = schema.node();
     if !has_type(schema, value) {
-        let expected = if node.int_or_string { "integer,string" } else { node.kind.map_or("", Type::name) };
+        let expected = if node.int_or_string {
+            "integer,string"
+        } else {
+            node.kind.map_or("", Type::name)
+        };
         errors.push(wrong_type(path, expected, &type_name(value).into()));
         return;
     }
@@ -108,7 +121,11 @@ fn values(schema: Cursor<'_>, value: &Value, path: &mut String, errors: &mut Vec
             if let Some(checks) = &node.checks {
                 string(checks, text, path, errors);
             }
-            if let Some(format) = node.format.as_deref().filter(|format| !format::matches(format, text)) {
+            if let Some(format) = node
+                .format
+                .as_deref()
+                .filter(|format| !format::matches(format, text))
+            {
                 errors.push(wrong_type(path, format, value));
             }
         }
@@ -123,7 +140,9 @@ fn values(schema: Cursor<'_>, value: &Value, path: &mut String, errors: &mut Vec
             }
             if let Some(schema) = schema.items() {
                 for (index, item) in items.iter().enumerate() {
-                    within(path, format_args!("[{index}]"), |path| values(schema, item, path, errors));
+                    within(path, format_args!("[{index}]"), |path| {
+                        values(schema, item, path, errors)
+                    });
                 }
             }
         }
@@ -132,7 +151,10 @@ fn values(schema: Cursor<'_>, value: &Value, path: &mut String, errors: &mut Vec
                 if let Some(most) = checks.max_properties.filter(|most| fields.len() as u64 > *most) {
                     errors.push(FieldError::too_many(path.as_str(), fields.len(), most));
                 }
-                if let Some(least) = checks.min_properties.filter(|least| (fields.len() as u64) < *least) {
+                if let Some(least) = checks
+                    .min_properties
+                    .filter(|least| (fields.len() as u64) < *least)
+                {
                     let detail = format!("{path} in body should have at least {least} properties");
                     errors.push(FieldError::invalid(path.as_str(), &fields.len().into(), &detail));
                 }
@@ -143,7 +165,9 @@ fn values(schema: Cursor<'_>, value: &Value, path: &mut String, errors: &mut Vec
             for (name, value) in fields {
                 if let Some(schema) = schema.field(name) {
                     let dot = if path.is_empty() { "" } else { "." };
-                    within(path, format_args!("{dot}{name}"), |path| values(schema, value, path, errors));
+                    within(path, format_args!("{dot}{name}"), |path| {
+                        values(schema, value, path, errors)
+                    });
                 }
             }
         }
@@ -152,8 +176,10 @@ fn values(schema: Cursor<'_>, value: &Value, path: &mut String, errors: &mut Vec
     if let Some(allowed) = node.checks.as_ref().and_then(|checks| checks.allowed.as_ref())
         && !allowed.iter().any(|allowed| same(allowed, value))
     {
-        let names: Vec<String> =
-            allowed.iter().map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+        let names: Vec<String> = allowed
+            .iter()
+            .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            .collect();
         errors.push(FieldError::not_supported(path.as_str(), value, &names));
     }
 }
@@ -175,7 +201,10 @@ fn string(checks: &Checks, text: &str, path: &str, errors: &mut Vec<FieldError>)
 fn number(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let Some(number) = value.as_f64() else { return };
     let mut invalid = |detail: String| errors.push(FieldError::invalid(path, value, &detail));
-    if let Some(step) = checks.multiple_of.filter(|step| *step != 0.0 && (number / step).fract() != 0.0) {
+    if let Some(step) = checks
+        .multiple_of
+        .filter(|step| *step != 0.0 && (number / step).fract() != 0.0)
+    {
         invalid(format!("{path} in body should be a multiple of {step}"));
     }
     if let Some(most) = checks.maximum {
@@ -189,7 +218,9 @@ fn number(checks: &Checks, value: &Value, path: &str, errors: &mut Vec<FieldErro
         if checks.exclusive_minimum && number <= least {
             invalid(format!("{path} in body should be greater than {least}"));
         } else if number < least {
-            invalid(format!("{path} in body should be greater than or equal to {least}"));
+            invalid(format!(
+                "{path} in body should be greater than or equal to {least}"
+            ));
         }
     }
 }
@@ -205,13 +236,23 @@ fn array(checks: &Checks, items: &[Value], path: &str, errors: &mut Vec<FieldErr
     }
     let repeats = |(index, item): (usize, &Value)| items[..index].iter().any(|earlier| same(earlier, item));
     if checks.unique_items && items.iter().enumerate().any(repeats) {
-        errors.push(FieldError::duplicate(path, &"shouldn't contain duplicates".into()));
+        errors.push(FieldError::duplicate(
+            path,
+            &"shouldn't contain duplicates".into(),
+        ));
     }
 }
 
 /// `allOf`, `anyOf`, `oneOf` and `not`.
-fn branches(schema: Cursor<'_>, checks: &Checks, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
-    let about = |what: &str, path: &str| FieldError::invalid(NO_FIELD, &"".into(), &format!("{path:?} must {what}"));
+fn branches(
+    schema: Cursor<'_>,
+    checks: &Checks,
+    value: &Value,
+    path: &mut String,
+    errors: &mut Vec<FieldError>,
+) {
+    let about =
+        |what: &str, path: &str| FieldError::invalid(NO_FIELD, &"".into(), &format!("{path:?} must {what}"));
     let mut failures = |branches: &[usize]| -> Vec<Vec<FieldError>> {
         let outcome = branches.iter().map(|id| {
             let mut errors = Vec::new();
@@ -220,7 +261,11 @@ fn branches(schema: Cursor<'_>, checks: &Checks, value: &Value, path: &mut Strin
         });
         outcome.collect()
     };
-    let (any_of, one_of, all_of) = (failures(&checks.any_of), failures(&checks.one_of), failures(&checks.all_of));
+    let (any_of, one_of, all_of) = (
+        failures(&checks.any_of),
+        failures(&checks.one_of),
+        failures(&checks.all_of),
+    );
     let not = checks.not.map(|id| failures(&[id]));
     if !any_of.is_empty() && any_of.iter().all(|errors| !errors.is_empty()) {
         errors.push(about("validate at least one schema (anyOf)", path));
@@ -229,7 +274,10 @@ fn branches(schema: Cursor<'_>, checks: &Checks, value: &Value, path: &mut Strin
     if !one_of.is_empty() {
         let valid = one_of.iter().filter(|errors| errors.is_empty()).count();
         if valid == 0 {
-            errors.push(about("validate one and only one schema (oneOf). Found none valid", path));
+            errors.push(about(
+                "validate one and only one schema (oneOf). Found none valid",
+                path,
+            ));
             errors.extend(one_of.into_iter().next().into_iter().flatten());
         } else if valid > 1 {
             let what = format!("validate one and only one schema (oneOf). Found {valid} valid alternatives");
@@ -249,8 +297,10 @@ fn branches(schema: Cursor<'_>, checks: &Checks, value: &Value, path: &mut Strin
 fn list_keys(schema: Cursor<'_>, value: &Value, path: &mut String, errors: &mut Vec<FieldError>) {
     match value {
         Value::Array(items) => {
-            let keys: Vec<Option<Value>> =
-                items.iter().map(|item| item_key(&schema.node().list, schema.items(), item)).collect();
+            let keys: Vec<Option<Value>> = items
+                .iter()
+                .map(|item| item_key(&schema.node().list, schema.items(), item))
+                .collect();
             for (index, key) in keys.iter().enumerate() {
                 if let Some(key) = key.as_ref().filter(|_| keys[..index].contains(key)) {
                     errors.push(FieldError::duplicate(format!("{path}[{index}]"), key));
@@ -258,7 +308,9 @@ fn list_keys(schema: Cursor<'_>, value: &Value, path: &mut String, errors: &mut 
             }
             if let Some(schema) = schema.items() {
                 for (index, item) in items.iter().enumerate() {
-                    within(path, format_args!("[{index}]"), |path| list_keys(schema, item, path, errors));
+                    within(path, format_args!("[{index}]"), |path| {
+                        list_keys(schema, item, path, errors)
+                    });
                 }
             }
         }
@@ -266,7 +318,9 @@ fn list_keys(schema: Cursor<'_>, value: &Value, path: &mut String, errors: &mut 
             for (name, value) in fields {
                 if let Some(schema) = schema.field(name) {
                     let dot = if path.is_empty() { "" } else { "." };
-                    within(path, format_args!("{dot}{name}"), |path| list_keys(schema, value, path, errors));
+                    within(path, format_args!("{dot}{name}"), |path| {
+                        list_keys(schema, value, path, errors)
+                    });
                 }
             }
         }
@@ -290,7 +344,13 @@ fn item_key(list: &ListType, items: Option<Cursor<'_>>, item: &Value) -> Option<
 }
 
 /// Runs the rules of this node and of all below it.
-fn rules(schema: Cursor<'_>, new: &Value, old: Option<&Value>, path: &mut String, errors: &mut Vec<FieldError>) {
+fn rules(
+    schema: Cursor<'_>,
+    new: &Value,
+    old: Option<&Value>,
+    path: &mut String,
+    errors: &mut Vec<FieldError>,
+) {
     if let Some(rules) = &schema.node().rules {
         rules.check(new, old, path, errors);
     }
@@ -300,7 +360,9 @@ fn rules(schema: Cursor<'_>, new: &Value, old: Option<&Value>, path: &mut String
                 if let Some(schema) = schema.field(name) {
                     let dot = if path.is_empty() { "" } else { "." };
                     let old = old.and_then(|old| old.get(name));
-                    within(path, format_args!("{dot}{name}"), |path| rules_below(schema, value, old, path, errors));
+                    within(path, format_args!("{dot}{name}"), |path| {
+                        rules_below(schema, value, old, path, errors)
+                    });
                 }
             }
         }
@@ -315,16 +377,25 @@ fn rules(schema: Cursor<'_>, new: &Value, old: Option<&Value>, path: &mut String
                 };
                 let old = key.and_then(|key| {
                     let old = old?.as_array()?.iter();
-                    old.into_iter().find(|old| item_key(list, Some(item_schema), old).as_ref() == Some(&key))
+                    old.into_iter()
+                        .find(|old| item_key(list, Some(item_schema), old).as_ref() == Some(&key))
                 });
-                within(path, format_args!("[{index}]"), |path| rules_below(item_schema, item, old, path, errors));
+                within(path, format_args!("[{index}]"), |path| {
+                    rules_below(item_schema, item, old, path, errors)
+                });
             }
         }
         _ => {}
     }
 }
 
-fn rules_below(schema: Cursor<'_>, new: &Value, old: Option<&Value>, path: &mut String, errors: &mut Vec<FieldError>) {
+fn rules_below(
+    schema: Cursor<'_>,
+    new: &Value,
+    old: Option<&Value>,
+    path: &mut String,
+    errors: &mut Vec<FieldError>,
+) {
     // Null stands for an absent value wherever it is allowed.
     if !new.is_null() {
         rules(schema, new, old.filter(|old| !old.is_null()), path, errors);

@@ -21,7 +21,9 @@ pub(super) async fn run(cases: &str) {
         let definition = PROBE.replace("GROUP", &group);
         install_crd(&api.client, &serde_json::from_str(&definition).unwrap()).await;
     }
-    let cases = cases.replace("GROUP", &group).replace("NAMESPACE", &api.namespace);
+    let cases = cases
+        .replace("GROUP", &group)
+        .replace("NAMESPACE", &api.namespace);
     let cases: Vec<Value> = serde_json::from_str(&cases).unwrap();
     assert!(!cases.is_empty());
     let mut failures = Vec::new();
@@ -33,14 +35,24 @@ pub(super) async fn run(cases: &str) {
             let expected = expected(step);
             if found != expected {
                 let differences = differences("", &expected, &found).join("\n    ");
-                failures.push(format!("{} / step {index} ({}):\n    {differences}", case["name"], step["verb"]));
+                failures.push(format!(
+                    "{} / step {index} ({}):\n    {differences}",
+                    case["name"], step["verb"]
+                ));
                 // What follows works on an object that is not the expected one.
                 break;
             }
         }
-        api.raw("DELETE", &format!("{path}/{NAME}?gracePeriodSeconds=0"), &[], ()).await;
+        api.raw("DELETE", &format!("{path}/{NAME}?gracePeriodSeconds=0"), &[], ())
+            .await;
     }
-    assert!(failures.is_empty(), "{} of {} cases differ:\n{}", failures.len(), cases.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {} cases differ:\n{}",
+        failures.len(),
+        cases.len(),
+        failures.join("\n")
+    );
 }
 
 fn collection(api: &TestApi, resource: &Value) -> String {
@@ -55,29 +67,60 @@ fn collection(api: &TestApi, resource: &Value) -> String {
 async fn send(api: &TestApi, path: &str, resource: &Value, step: &Value) -> (u16, Value) {
     let verb = step["verb"].as_str().unwrap();
     let mut query: Vec<String> = Vec::new();
-    query.extend(step["manager"].as_str().map(|manager| format!("fieldManager={manager}")));
+    query.extend(
+        step["manager"]
+            .as_str()
+            .map(|manager| format!("fieldManager={manager}")),
+    );
     query.extend(step["query"].as_str().map(str::to_owned));
     if verb == "apply" {
         query.push(format!("force={}", step["force"] == true));
     }
-    let subresource = step["subresource"].as_str().map(|name| format!("/{name}")).unwrap_or_default();
+    let subresource = step["subresource"]
+        .as_str()
+        .map(|name| format!("/{name}"))
+        .unwrap_or_default();
     let object = format!("{path}/{NAME}{subresource}?{}", query.join("&"));
     let whole = || whole(api, resource, &step["body"]);
     let (method, path, media_type, body) = match verb {
-        "create" => ("POST", format!("{path}?{}", query.join("&")), "application/json", whole()),
+        "create" => (
+            "POST",
+            format!("{path}?{}", query.join("&")),
+            "application/json",
+            whole(),
+        ),
         "update" => ("PUT", object, "application/json", whole()),
         "apply" => ("PATCH", object, "application/apply-patch+yaml", whole()),
-        "merge" => ("PATCH", object, "application/merge-patch+json", step["body"].clone()),
-        "json" => ("PATCH", object, "application/json-patch+json", step["body"].clone()),
-        "strategic" => ("PATCH", object, "application/strategic-merge-patch+json", step["body"].clone()),
+        "merge" => (
+            "PATCH",
+            object,
+            "application/merge-patch+json",
+            step["body"].clone(),
+        ),
+        "json" => (
+            "PATCH",
+            object,
+            "application/json-patch+json",
+            step["body"].clone(),
+        ),
+        "strategic" => (
+            "PATCH",
+            object,
+            "application/strategic-merge-patch+json",
+            step["body"].clone(),
+        ),
         verb => panic!("unknown verb {verb}"),
     };
-    api.raw(method, &path, &[("content-type", media_type)], body).await
+    api.raw(method, &path, &[("content-type", media_type)], body)
+        .await
 }
 
 /// The body with the type, the name and the namespace that every object has.
 fn whole(api: &TestApi, resource: &Value, body: &Value) -> Value {
-    let api_version = match (resource["group"].as_str().unwrap(), resource["version"].as_str().unwrap()) {
+    let api_version = match (
+        resource["group"].as_str().unwrap(),
+        resource["version"].as_str().unwrap(),
+    ) {
         ("", version) => version.to_owned(),
         (group, version) => format!("{group}/{version}"),
     };
@@ -96,7 +139,9 @@ fn whole(api: &TestApi, resource: &Value, body: &Value) -> Value {
 
 fn expected(step: &Value) -> Value {
     let keys = ["code", "reason", "message", "causes", "object"];
-    let fields = keys.iter().filter_map(|key| Some(((*key).to_owned(), step.get(*key)?.clone())));
+    let fields = keys
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), step.get(*key)?.clone())));
     Value::Object(fields.collect::<Map<_, _>>())
 }
 
@@ -123,7 +168,9 @@ fn trim(object: &mut Value) {
     for field in ["uid", "resourceVersion", "creationTimestamp", "namespace"] {
         metadata.shift_remove(field);
     }
-    let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) else { return };
+    let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) else {
+        return;
+    };
     for entry in entries.iter_mut() {
         entry.as_object_mut().unwrap().shift_remove("time");
     }
@@ -152,7 +199,9 @@ fn differences(path: &str, expected: &Value, found: &Value) -> Vec<String> {
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
             let pairs = a.iter().zip(b).enumerate();
-            pairs.flat_map(|(index, (a, b))| differences(&format!("{path}/{index}"), a, b)).collect()
+            pairs
+                .flat_map(|(index, (a, b))| differences(&format!("{path}/{index}"), a, b))
+                .collect()
         }
         _ if expected == found => Vec::new(),
         _ => vec![format!("{path}: expected {expected}, found {found}")],
