@@ -203,7 +203,7 @@ fn object(value: Value) -> Result<DynamicObject, String> {
         return Err("kind List is not read; write its items as documents separated by ---".to_owned());
     }
     let name = map.get("metadata").and_then(|metadata| metadata.get("name"));
-    if !name.and_then(Value::as_str).is_some_and(|name| !name.is_empty()) {
+    if name.and_then(Value::as_str).is_none_or(str::is_empty) {
         return Err(format!("{} has no metadata.name", types.kind));
     }
     serde_json::from_value(value).map_err(|error| format!("{}: {error}", types.kind))

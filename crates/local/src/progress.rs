@@ -56,8 +56,8 @@ struct Seen {
 }
 
 enum Event {
-    Resource(usize, watcher::Event<DynamicObject>),
-    Pod(watcher::Event<Pod>),
+    Resource(usize, Box<watcher::Event<DynamicObject>>),
+    Pod(Box<watcher::Event<Pod>>),
 }
 
 fn states(client: Client, since: Timestamp) -> impl Stream<Item = Vec<ResourceState>> {
@@ -67,12 +67,15 @@ fn states(client: Client, since: Timestamp) -> impl Stream<Item = Vec<ResourceSt
         let events = watcher(api, watcher::Config::default()).default_backoff();
         streams.push(
             events
-                .filter_map(move |e| async move { e.ok().map(|e| Event::Resource(index, e)) })
+                .filter_map(move |e| async move { e.ok().map(|e| Event::Resource(index, Box::new(e))) })
                 .boxed(),
         );
     }
     let pods = watcher(Api::<Pod>::all(client), watcher::Config::default()).default_backoff();
-    streams.push(pods.filter_map(|e| async move { e.ok().map(Event::Pod) }).boxed());
+    streams.push(
+        pods.filter_map(|e| async move { e.ok().map(|e| Event::Pod(Box::new(e))) })
+            .boxed(),
+    );
 
     let events = stream::select_all(streams);
     let start = (events, Seen::default(), Vec::new());
@@ -99,7 +102,7 @@ impl Seen {
     fn take(&mut self, event: Event) {
         use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
         match event {
-            Event::Resource(kind, event) => match event {
+            Event::Resource(kind, event) => match *event {
                 Apply(object) | InitApply(object) => {
                     self.resources
                         .insert((kind, namespace(&object), object.name_any()), object);
@@ -111,7 +114,7 @@ impl Seen {
                 Init => self.resources.retain(|(other, ..), _| *other != kind),
                 InitDone => {}
             },
-            Event::Pod(event) => match event {
+            Event::Pod(event) => match *event {
                 Apply(pod) | InitApply(pod) => {
                     self.pods.insert((namespace(&pod), pod.name_any()), pod);
                 }
