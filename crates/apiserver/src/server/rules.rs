@@ -13,7 +13,12 @@ pub(crate) fn has_generation(resource: &ResourceType) -> bool {
     match resource.group.as_str() {
         "" => matches!(resource.plural.as_str(), "pods" | "replicationcontrollers"),
         "apps" => resource.plural != "controllerrevisions",
-        "autoscaling" | "batch" | "networking.k8s.io" | "policy" | "apiextensions.k8s.io" => true,
+        "autoscaling"
+        | "batch"
+        | "discovery.k8s.io"
+        | "networking.k8s.io"
+        | "policy"
+        | "apiextensions.k8s.io" => true,
         _ => false,
     }
 }
