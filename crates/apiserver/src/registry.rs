@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use tokio::sync::watch;
+
 use crate::resource::ResourceType;
 
 /// Group, version and plural.
@@ -15,6 +17,8 @@ type ResourceKey = (String, String, String);
 #[derive(Debug)]
 pub(crate) struct Registry {
     inner: RwLock<Inner>,
+    /// Grows whenever what is served changes.
+    generation: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -22,7 +26,6 @@ struct Inner {
     resources: BTreeMap<ResourceKey, Arc<ResourceType>>,
     /// The keys that each CustomResourceDefinition (by its name) brought.
     custom: BTreeMap<String, Vec<ResourceKey>>,
-    generation: u64,
 }
 
 fn key(resource: &ResourceType) -> ResourceKey {
@@ -44,8 +47,8 @@ impl Registry {
             inner: RwLock::new(Inner {
                 resources,
                 custom: BTreeMap::new(),
-                generation: 1,
             }),
+            generation: watch::Sender::new(1),
         }
     }
 
@@ -87,7 +90,12 @@ impl Registry {
     /// A number that grows whenever what is served changes. Documents built from [`Registry::all`] may be kept
     /// as long as it stays the same.
     pub(crate) fn generation(&self) -> u64 {
-        self.read().generation
+        *self.generation.borrow()
+    }
+
+    /// Wakes whenever what is served changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.generation.subscribe()
     }
 
     /// Serves what one CustomResourceDefinition defines, in place of what it defined before.
@@ -103,7 +111,8 @@ impl Registry {
         if !keys.is_empty() {
             inner.custom.insert(definition.to_owned(), keys);
         }
-        inner.generation += 1;
+        drop(inner);
+        self.generation.send_modify(|generation| *generation += 1);
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Inner> {

@@ -1,7 +1,7 @@
 //! One call on its way through the server: what was asked, what goes wrong with it, and the door to the
 //! store that both pass through.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use http::{HeaderMap, Response};
 
@@ -157,8 +157,7 @@ impl Shared {
         if gate.fault == Fault::CrashBeforeCommit {
             return Err(Failed::Abort(Abort::Disconnected));
         }
-        let definition = (&*write.resource == crd::DEFINITIONS)
-            .then(|| (write.key.name.clone(), matches!(write.change, Change::Put(_))));
+        let definition = (&*write.resource == crd::DEFINITIONS).then(|| write.key.clone());
         let stored = self.store.commit(write).await.map_err(|error| match error {
             CommitError::Conflict => Failed::Conflict,
             CommitError::Missing => Failed::Missing,
@@ -166,14 +165,22 @@ impl Shared {
             CommitError::Log(_) => Failed::Abort(ApiError::internal(error).into()),
         })?;
         // What a definition defines is served before its caller knows that it is stored.
-        match definition {
-            Some((_, true)) => crd::serve(&self.registry, &stored.object),
-            Some((name, false)) => self.registry.set_custom(&name, Vec::new()),
-            None => {}
+        if let Some(key) = definition {
+            self.serve_definition(&key);
         }
         if gate.fault == Fault::CrashAfterCommit {
             return Err(Failed::Abort(Abort::Disconnected));
         }
         Ok(stored)
+    }
+
+    /// Serves what a definition says now, and nothing of it where it is gone.
+    fn serve_definition(&self, key: &Key) {
+        // Of two changes at once the later one is served, whoever comes first here: the store is asked inside.
+        let _turn = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.store.get(crd::DEFINITIONS, key) {
+            Some(stored) => crd::serve(&self.registry, &stored.object),
+            None => self.registry.set_custom(&key.name, Vec::new()),
+        }
     }
 }

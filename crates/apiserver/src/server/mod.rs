@@ -27,7 +27,7 @@ mod watch;
 use std::{
     convert::Infallible,
     path::PathBuf,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     task::{Context, Poll},
 };
 
@@ -138,6 +138,8 @@ pub(crate) struct Shared {
     pub(crate) seams: Seams,
     pub(crate) faults: Option<Arc<dyn FaultInjector>>,
     backend: RwLock<Option<Arc<dyn Backend>>>,
+    /// Held while a changed definition becomes the served one.
+    definitions: Mutex<()>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -184,6 +186,7 @@ impl ApiServer {
             seams,
             faults,
             backend: RwLock::new(None),
+            definitions: Mutex::new(()),
         });
         shared
             .create_namespaces()

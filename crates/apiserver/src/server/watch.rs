@@ -141,6 +141,9 @@ impl Stream {
                 queue.push(this.bookmark(revision, true));
             }
             let mut bookmarks = bookmark_ticks();
+            // Looked at once in any case: a caller may begin to read long after it asked.
+            let mut served = this.ctx.server.registry.changes();
+            served.mark_changed();
             loop {
                 for line in queue.drain(..) {
                     if this.report.events >= drop_after {
@@ -166,6 +169,12 @@ impl Stream {
                             watcher = None;
                         }
                     },
+                    // Its sender lives as long as the server that this watch holds.
+                    Ok(()) = served.changed() => {
+                        if this.is_withdrawn() {
+                            watcher = None;
+                        }
+                    }
                     _ = bookmarks.tick(), if this.bookmarks => {
                         queue.extend(live.position().map(|revision| this.bookmark(revision, false)));
                     }
@@ -176,9 +185,6 @@ impl Stream {
                         }
                         watcher = None;
                     }
-                }
-                if this.is_withdrawn() && queue.is_empty() {
-                    return;
                 }
             }
         }

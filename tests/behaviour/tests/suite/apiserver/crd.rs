@@ -3,7 +3,7 @@
 use kaos_testkit::{PATIENCE, TestApi, eventually};
 use serde_json::{Value, json};
 
-use super::fixtures::{MERGE, Widgets, refusal};
+use super::fixtures::{MERGE, Widgets, refusal, version};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -94,7 +94,8 @@ async fn a_changed_schema_holds_for_the_next_write() {
 #[tokio::test]
 async fn a_deleted_definition_takes_its_objects_along() {
     let widgets = Widgets::start().await;
-    widgets.create("a", 1).await;
+    let first = widgets.create("a", 1).await;
+    let mut watch = widgets.api.watch(&format!("{}?resourceVersion={}&fieldSelector=metadata.name%3Da", widgets.path, version(&first))).await;
     let held = widgets.widget("b", json!({"metadata": {"finalizers": ["example.com/f"]}, "spec": {"size": 1}}));
     assert_eq!(widgets.post(&held).await.0, 201);
     let path = format!("{DEFINITIONS}/{}", widgets.resource);
@@ -108,6 +109,8 @@ async fn a_deleted_definition_takes_its_objects_along() {
         widgets.api.raw("GET", &path, &[], ()).await.0 == 404
     })
     .await;
+    assert_eq!(watch.next().await.unwrap()["type"], "DELETED");
+    assert_eq!(watch.next().await, None, "there is nothing left to watch");
     eventually("the kind is served no longer", PATIENCE, async || widgets.get("b").await.1 == json!("404 page not found\n"))
         .await;
 }
