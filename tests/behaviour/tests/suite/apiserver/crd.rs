@@ -79,7 +79,10 @@ async fn a_changed_schema_holds_for_the_next_write() {
     let too_large = widgets.widget("b", json!({"spec": {"size": 8}}));
     // A cluster takes a moment to notice.
     let answer = eventually("the new schema holds", PATIENCE, async || {
-        let answer = widgets.api.raw("POST", &format!("{}?dryRun=All", widgets.path), &[], &too_large).await;
+        let answer = widgets
+            .api
+            .raw("POST", &format!("{}?dryRun=All", widgets.path), &[], &too_large)
+            .await;
         (answer.0 == 422).then_some(answer)
     })
     .await;
@@ -88,29 +91,56 @@ async fn a_changed_schema_holds_for_the_next_write() {
         widgets.kind
     );
     assert_eq!(refusal(&answer).2, expected);
-    assert_eq!(widgets.patch("a", MERGE, json!({"spec": {"size": 7}})).await.0, 200);
+    assert_eq!(
+        widgets.patch("a", MERGE, json!({"spec": {"size": 7}})).await.0,
+        200
+    );
 }
 
 #[tokio::test]
 async fn a_deleted_definition_takes_its_objects_along() {
     let widgets = Widgets::start().await;
     let first = widgets.create("a", 1).await;
-    let mut watch = widgets.api.watch(&format!("{}?resourceVersion={}&fieldSelector=metadata.name%3Da", widgets.path, version(&first))).await;
-    let held = widgets.widget("b", json!({"metadata": {"finalizers": ["example.com/f"]}, "spec": {"size": 1}}));
+    let mut watch = widgets
+        .api
+        .watch(&format!(
+            "{}?resourceVersion={}&fieldSelector=metadata.name%3Da",
+            widgets.path,
+            version(&first)
+        ))
+        .await;
+    let held = widgets.widget(
+        "b",
+        json!({"metadata": {"finalizers": ["example.com/f"]}, "spec": {"size": 1}}),
+    );
     assert_eq!(widgets.post(&held).await.0, 201);
     let path = format!("{DEFINITIONS}/{}", widgets.resource);
     assert_eq!(widgets.api.raw("DELETE", &path, &[], ()).await.0, 200);
-    eventually("the free widget is gone", PATIENCE, async || widgets.get("a").await.0 == 404).await;
+    eventually("the free widget is gone", PATIENCE, async || {
+        widgets.get("a").await.0 == 404
+    })
+    .await;
     let (code, definition) = widgets.api.raw("GET", &path, &[], ()).await;
     assert_eq!(code, 200, "the held widget holds its definition");
-    assert_eq!(definition["metadata"]["finalizers"], json!(["customresourcecleanup.apiextensions.k8s.io"]));
-    assert_eq!(widgets.patch("b", MERGE, json!({"metadata": {"finalizers": null}})).await.0, 200);
+    assert_eq!(
+        definition["metadata"]["finalizers"],
+        json!(["customresourcecleanup.apiextensions.k8s.io"])
+    );
+    assert_eq!(
+        widgets
+            .patch("b", MERGE, json!({"metadata": {"finalizers": null}}))
+            .await
+            .0,
+        200
+    );
     eventually("the definition is gone", PATIENCE, async || {
         widgets.api.raw("GET", &path, &[], ()).await.0 == 404
     })
     .await;
     assert_eq!(watch.next().await.unwrap()["type"], "DELETED");
     assert_eq!(watch.next().await, None, "there is nothing left to watch");
-    eventually("the kind is served no longer", PATIENCE, async || widgets.get("b").await.1 == json!("404 page not found\n"))
-        .await;
+    eventually("the kind is served no longer", PATIENCE, async || {
+        widgets.get("b").await.1 == json!("404 page not found\n")
+    })
+    .await;
 }

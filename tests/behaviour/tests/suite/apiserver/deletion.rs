@@ -32,20 +32,29 @@ impl Maps {
     }
 
     async fn get(&self, name: &str) -> (u16, Value) {
-        self.api.raw("GET", &format!("{}/{name}", self.path), &[], ()).await
+        self.api
+            .raw("GET", &format!("{}/{name}", self.path), &[], ())
+            .await
     }
 
     async fn patch(&self, name: &str, patch: Value) -> (u16, Value) {
         let headers = [("content-type", MERGE)];
-        self.api.raw("PATCH", &format!("{}/{name}", self.path), &headers, patch).await
+        self.api
+            .raw("PATCH", &format!("{}/{name}", self.path), &headers, patch)
+            .await
     }
 
     async fn delete(&self, name: &str, options: Value) -> (u16, Value) {
-        self.api.raw("DELETE", &format!("{}/{name}", self.path), &[], options).await
+        self.api
+            .raw("DELETE", &format!("{}/{name}", self.path), &[], options)
+            .await
     }
 
     async fn gone(&self, name: &str) {
-        eventually(&format!("{name} is gone"), PATIENCE, async || self.get(name).await.0 == 404).await;
+        eventually(&format!("{name} is gone"), PATIENCE, async || {
+            self.get(name).await.0 == 404
+        })
+        .await;
     }
 }
 
@@ -72,27 +81,50 @@ async fn an_object_without_finalizers_goes_at_once() {
 #[tokio::test]
 async fn a_finalizer_holds_an_object_until_it_is_removed() {
     let widgets = Widgets::start().await;
-    let held = widgets.widget("a", json!({"metadata": {"finalizers": ["example.com/f"]}, "spec": {"size": 1}}));
+    let held = widgets.widget(
+        "a",
+        json!({"metadata": {"finalizers": ["example.com/f"]}, "spec": {"size": 1}}),
+    );
     assert_eq!(widgets.post(&held).await.0, 201);
     let (code, marked) = widgets.delete("a").await;
     assert_eq!(code, 200);
     assert!(marked["metadata"]["deletionTimestamp"].is_string(), "{marked}");
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
-    assert_eq!(marked["metadata"]["generation"], 2, "a deletion is a change of what is wanted");
-    assert_eq!(widgets.delete("a").await, (200, marked.clone()), "asking twice changes nothing");
+    assert_eq!(
+        marked["metadata"]["generation"], 2,
+        "a deletion is a change of what is wanted"
+    );
+    assert_eq!(
+        widgets.delete("a").await,
+        (200, marked.clone()),
+        "asking twice changes nothing"
+    );
 
-    let more = widgets.patch("a", MERGE, json!({"metadata": {"finalizers": ["example.com/f", "example.com/g"]}})).await;
+    let more = widgets
+        .patch(
+            "a",
+            MERGE,
+            json!({"metadata": {"finalizers": ["example.com/f", "example.com/g"]}}),
+        )
+        .await;
     let expected = format!(
         "{} \"a\" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being \
          deleted, found new finalizers []string{{\"example.com/g\"}}",
         widgets.kind
     );
     assert_eq!(refusal(&more), (422, "Invalid", expected.as_str()));
-    let (code, status) = widgets.patch("a/status", MERGE, json!({"status": {"phase": "Leaving"}})).await;
+    let (code, status) = widgets
+        .patch("a/status", MERGE, json!({"status": {"phase": "Leaving"}}))
+        .await;
     assert_eq!((code, &status["status"]["phase"]), (200, &json!("Leaving")));
 
-    let mut watch = widgets.api.watch(&format!("{}?resourceVersion={}", widgets.path, version(&status))).await;
-    let (code, _) = widgets.patch("a", MERGE, json!({"metadata": {"finalizers": null}})).await;
+    let mut watch = widgets
+        .api
+        .watch(&format!("{}?resourceVersion={}", widgets.path, version(&status)))
+        .await;
+    let (code, _) = widgets
+        .patch("a", MERGE, json!({"metadata": {"finalizers": null}}))
+        .await;
     assert_eq!(code, 200);
     assert_eq!(watch.next().await.unwrap()["type"], "DELETED");
     assert_eq!(widgets.get("a").await.0, 404);
@@ -109,7 +141,9 @@ async fn preconditions_protect_what_was_not_meant() {
          in record ({uid}). The object might have been deleted and then recreated"
     );
     assert_eq!(refusal(&wrong), (409, "Conflict", expected.as_str()));
-    let stale = maps.delete("a", json!({"preconditions": {"resourceVersion": "1"}})).await;
+    let stale = maps
+        .delete("a", json!({"preconditions": {"resourceVersion": "1"}}))
+        .await;
     let expected = format!(
         "Operation cannot be fulfilled on ConfigMap \"a\": the ResourceVersion in the precondition (1) does not match \
          the ResourceVersion in record ({}). The object might have been modified",
@@ -118,7 +152,10 @@ async fn preconditions_protect_what_was_not_meant() {
     assert_eq!(refusal(&stale), (409, "Conflict", expected.as_str()));
     let policy = maps.delete("a", json!({"propagationPolicy": "Sideways"})).await;
     assert_eq!(refusal(&policy).0, 422);
-    assert_eq!(maps.delete("a", json!({"preconditions": {"uid": uid}})).await.0, 200);
+    assert_eq!(
+        maps.delete("a", json!({"preconditions": {"uid": uid}})).await.0,
+        200
+    );
 }
 
 #[tokio::test]
@@ -132,7 +169,9 @@ async fn dependents_go_with_the_last_of_their_owners() {
     maps.gone("child").await;
     eventually("the shared one lets go of the first", PATIENCE, async || {
         let (_, shared) = maps.get("shared").await;
-        shared["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.len() == 1)
+        shared["metadata"]["ownerReferences"]
+            .as_array()
+            .is_some_and(|owners| owners.len() == 1)
     })
     .await;
     assert_eq!(maps.delete("two", json!({})).await.0, 200);
@@ -153,7 +192,8 @@ async fn chains_of_owners_unwind() {
     let top = maps.create("top", json!({})).await;
     let middle = maps.owned("middle", &[&top]).await;
     maps.owned("bottom", &[&middle]).await;
-    maps.delete("top", json!({"propagationPolicy": "Background"})).await;
+    maps.delete("top", json!({"propagationPolicy": "Background"}))
+        .await;
     maps.gone("middle").await;
     maps.gone("bottom").await;
 }
@@ -163,17 +203,31 @@ async fn in_the_foreground_an_owner_goes_last() {
     let maps = Maps::start().await;
     let owner = maps.create("owner", json!({})).await;
     let owners = [reference(&owner)];
-    maps.create("child", json!({"ownerReferences": owners, "finalizers": ["example.com/f"]})).await;
+    maps.create(
+        "child",
+        json!({"ownerReferences": owners, "finalizers": ["example.com/f"]}),
+    )
+    .await;
     // The collector of a cluster may not have seen the child yet; the owner would then not wait for it.
     tokio::time::sleep(std::time::Duration::from_secs(u64::from(!maps.api.is_embedded()))).await;
-    let (code, marked) = maps.delete("owner", json!({"propagationPolicy": "Foreground"})).await;
-    assert_eq!((code, &marked["metadata"]["finalizers"]), (200, &json!(["foregroundDeletion"])));
+    let (code, marked) = maps
+        .delete("owner", json!({"propagationPolicy": "Foreground"}))
+        .await;
+    assert_eq!(
+        (code, &marked["metadata"]["finalizers"]),
+        (200, &json!(["foregroundDeletion"]))
+    );
     eventually("the child is asked to go", PATIENCE, async || {
         maps.get("child").await.1["metadata"]["deletionTimestamp"].is_string()
     })
     .await;
     assert_eq!(maps.get("owner").await.0, 200, "the child is still there");
-    assert_eq!(maps.patch("child", json!({"metadata": {"finalizers": null}})).await.0, 200);
+    assert_eq!(
+        maps.patch("child", json!({"metadata": {"finalizers": null}}))
+            .await
+            .0,
+        200
+    );
     maps.gone("child").await;
     maps.gone("owner").await;
 }
@@ -184,34 +238,58 @@ async fn orphans_stay() {
     let owner = maps.create("owner", json!({})).await;
     maps.owned("child", &[&owner]).await;
     tokio::time::sleep(std::time::Duration::from_secs(u64::from(!maps.api.is_embedded()))).await;
-    assert_eq!(maps.delete("owner", json!({"propagationPolicy": "Orphan"})).await.0, 200);
+    assert_eq!(
+        maps.delete("owner", json!({"propagationPolicy": "Orphan"}))
+            .await
+            .0,
+        200
+    );
     maps.gone("owner").await;
     let (code, child) = maps.get("child").await;
-    assert_eq!((code, child["metadata"].get("ownerReferences")), (200, None), "{child}");
+    assert_eq!(
+        (code, child["metadata"].get("ownerReferences")),
+        (200, None),
+        "{child}"
+    );
 }
 
 #[tokio::test]
 async fn a_collection_is_deleted_as_selected() {
     let widgets = Widgets::start().await;
     for (name, keep) in [("a", "yes"), ("b", "no"), ("c", "no")] {
-        let widget = widgets.widget(name, json!({"metadata": {"labels": {"keep": keep}}, "spec": {"size": 1}}));
+        let widget = widgets.widget(
+            name,
+            json!({"metadata": {"labels": {"keep": keep}}, "spec": {"size": 1}}),
+        );
         assert_eq!(widgets.post(&widget).await.0, 201);
     }
     let path = format!("{}?labelSelector=keep%3Dno", widgets.path);
     let (code, deleted) = widgets.api.raw("DELETE", &path, &[], ()).await;
-    assert_eq!((code, names(&deleted)), (200, vec!["b".to_owned(), "c".to_owned()]));
+    assert_eq!(
+        (code, names(&deleted)),
+        (200, vec!["b".to_owned(), "c".to_owned()])
+    );
     assert_eq!(widgets.names("").await, ["a"]);
 }
 
 #[tokio::test]
 async fn a_namespace_goes_with_its_content() {
     let widgets = Widgets::start().await;
-    let held = widgets.widget("a", json!({"metadata": {"finalizers": ["example.com/f"]}, "spec": {"size": 1}}));
+    let held = widgets.widget(
+        "a",
+        json!({"metadata": {"finalizers": ["example.com/f"]}, "spec": {"size": 1}}),
+    );
     assert_eq!(widgets.post(&held).await.0, 201);
     let namespace = format!("/api/v1/namespaces/{}", widgets.api.namespace);
     let (code, marked) = widgets.api.raw("DELETE", &namespace, &[], ()).await;
-    assert_eq!((code, &marked["status"]["phase"]), (200, &json!("Terminating")), "{marked}");
-    let late = widgets.post(&widgets.widget("b", json!({"spec": {"size": 1}}))).await;
+    assert_eq!(
+        (code, &marked["status"]["phase"]),
+        (200, &json!("Terminating")),
+        "{marked}"
+    );
+    let late = widgets
+        .post(&widgets.widget("b", json!({"spec": {"size": 1}})))
+        .await;
     let expected = format!(
         "{} \"b\" is forbidden: unable to create new content in namespace {} because it is being terminated",
         widgets.resource, widgets.api.namespace
@@ -222,8 +300,18 @@ async fn a_namespace_goes_with_its_content() {
         widgets.get("a").await.1["metadata"]["deletionTimestamp"].is_string()
     })
     .await;
-    assert_eq!(widgets.api.raw("GET", &namespace, &[], ()).await.0, 200, "it is not empty yet");
-    assert_eq!(widgets.patch("a", MERGE, json!({"metadata": {"finalizers": null}})).await.0, 200);
+    assert_eq!(
+        widgets.api.raw("GET", &namespace, &[], ()).await.0,
+        200,
+        "it is not empty yet"
+    );
+    assert_eq!(
+        widgets
+            .patch("a", MERGE, json!({"metadata": {"finalizers": null}}))
+            .await
+            .0,
+        200
+    );
     eventually("the namespace is gone", PATIENCE, async || {
         widgets.api.raw("GET", &namespace, &[], ()).await.0 == 404
     })
@@ -250,14 +338,30 @@ async fn a_running_pod_gets_time_to_stop() {
     }
     let one = |name: &str| format!("{path}/{name}");
     assert_eq!(api.raw("DELETE", &one("waiting"), &[], ()).await.0, 200);
-    assert_eq!(api.raw("GET", &one("waiting"), &[], ()).await.0, 404, "no node has to stop it");
+    assert_eq!(
+        api.raw("GET", &one("waiting"), &[], ()).await.0,
+        404,
+        "no node has to stop it"
+    );
 
     let (_, marked) = api.raw("DELETE", &one("running"), &[], ()).await;
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 20, "{marked}");
-    let (_, sooner) = api.raw("DELETE", &one("running"), &[], json!({"gracePeriodSeconds": 5})).await;
+    let (_, sooner) = api
+        .raw("DELETE", &one("running"), &[], json!({"gracePeriodSeconds": 5}))
+        .await;
     assert_eq!(sooner["metadata"]["deletionGracePeriodSeconds"], 5);
-    let (_, later) = api.raw("DELETE", &one("running"), &[], json!({"gracePeriodSeconds": 50})).await;
-    assert_eq!(later["metadata"]["deletionGracePeriodSeconds"], 5, "grace only gets shorter");
-    assert_eq!(api.raw("DELETE", &one("running"), &[], json!({"gracePeriodSeconds": 0})).await.0, 200);
+    let (_, later) = api
+        .raw("DELETE", &one("running"), &[], json!({"gracePeriodSeconds": 50}))
+        .await;
+    assert_eq!(
+        later["metadata"]["deletionGracePeriodSeconds"], 5,
+        "grace only gets shorter"
+    );
+    assert_eq!(
+        api.raw("DELETE", &one("running"), &[], json!({"gracePeriodSeconds": 0}))
+            .await
+            .0,
+        200
+    );
     assert_eq!(api.raw("GET", &one("running"), &[], ()).await.0, 404);
 }

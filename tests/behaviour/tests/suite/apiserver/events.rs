@@ -22,10 +22,17 @@ async fn an_event_is_read_in_either_group() {
         "regarding": {"kind": "Pod", "namespace": api.namespace, "name": "p"},
     });
     let (code, created) = api.raw("POST", &newer, &[], event).await;
-    assert_eq!((code, &created["apiVersion"]), (201, &json!("events.k8s.io/v1")), "{created}");
+    assert_eq!(
+        (code, &created["apiVersion"]),
+        (201, &json!("events.k8s.io/v1")),
+        "{created}"
+    );
     let (code, seen) = api.raw("GET", &format!("{older}/e"), &[], ()).await;
     assert_eq!((code, &seen["apiVersion"]), (200, &json!("v1")), "{seen}");
-    assert_eq!((&seen["message"], &seen["involvedObject"]["name"]), (&json!("it fits"), &json!("p")));
+    assert_eq!(
+        (&seen["message"], &seen["involvedObject"]["name"]),
+        (&json!("it fits"), &json!("p"))
+    );
     assert_eq!(seen["reportingComponent"], "example.com/controller");
     assert_eq!(version(&seen), version(&created));
 
@@ -33,8 +40,13 @@ async fn an_event_is_read_in_either_group() {
     let (_, list) = api.raw("GET", &selected, &[], ()).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     let headers = [("content-type", "application/merge-patch+json")];
-    let (code, changed) = api.raw("PATCH", &format!("{older}/e"), &headers, json!({"count": 3})).await;
+    let (code, changed) = api
+        .raw("PATCH", &format!("{older}/e"), &headers, json!({"count": 3}))
+        .await;
     assert_eq!((code, &changed["count"]), (200, &json!(3)), "{changed}");
     let (_, seen) = api.raw("GET", &format!("{newer}/e"), &[], ()).await;
-    assert_eq!((&seen["deprecatedCount"], &seen["note"]), (&json!(3), &json!("it fits")));
+    assert_eq!(
+        (&seen["deprecatedCount"], &seen["note"]),
+        (&json!(3), &json!("it fits"))
+    );
 }

@@ -55,7 +55,9 @@ impl Widgets {
 
     /// Creates a widget of the given size.
     pub(super) async fn create(&self, name: &str, size: i64) -> Value {
-        let (code, widget) = self.post(&self.widget(name, json!({"spec": {"size": size}}))).await;
+        let (code, widget) = self
+            .post(&self.widget(name, json!({"spec": {"size": size}})))
+            .await;
         assert_eq!(code, 201, "{widget}");
         widget
     }
@@ -65,26 +67,37 @@ impl Widgets {
     }
 
     pub(super) async fn get(&self, name: &str) -> (u16, Value) {
-        self.api.raw("GET", &format!("{}/{name}", self.path), &[], ()).await
+        self.api
+            .raw("GET", &format!("{}/{name}", self.path), &[], ())
+            .await
     }
 
     pub(super) async fn put(&self, name: &str, widget: &Value) -> (u16, Value) {
-        self.api.raw("PUT", &format!("{}/{name}", self.path), &[], widget).await
+        self.api
+            .raw("PUT", &format!("{}/{name}", self.path), &[], widget)
+            .await
     }
 
     /// A patch of the given media type; `name` may carry a subresource and a query.
     pub(super) async fn patch(&self, name: &str, media_type: &str, patch: Value) -> (u16, Value) {
         let headers = [("content-type", media_type)];
-        self.api.raw("PATCH", &format!("{}/{name}", self.path), &headers, patch).await
+        self.api
+            .raw("PATCH", &format!("{}/{name}", self.path), &headers, patch)
+            .await
     }
 
     pub(super) async fn delete(&self, name: &str) -> (u16, Value) {
-        self.api.raw("DELETE", &format!("{}/{name}", self.path), &[], ()).await
+        self.api
+            .raw("DELETE", &format!("{}/{name}", self.path), &[], ())
+            .await
     }
 
     /// The names of the widgets that a query selects.
     pub(super) async fn names(&self, query: &str) -> Vec<String> {
-        let (code, list) = self.api.raw("GET", &format!("{}?{query}", self.path), &[], ()).await;
+        let (code, list) = self
+            .api
+            .raw("GET", &format!("{}?{query}", self.path), &[], ())
+            .await;
         assert_eq!(code, 200, "{list}");
         names(&list)
     }
@@ -131,7 +144,10 @@ fn definition(group: &str) -> Value {
 /// The names of a list's items.
 pub(super) fn names(list: &Value) -> Vec<String> {
     let items = list["items"].as_array().unwrap();
-    items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    items
+        .iter()
+        .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// The resource version of an object or a list.
