@@ -4,14 +4,17 @@ use std::env;
 use std::path::Path;
 use std::sync::Arc;
 
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::Namespace;
 use kaos_apiserver::{ApiServer, FaultInjector, Options, Storage};
 use kaos_seams::Seams;
 use kube::api::{ObjectMeta, PostParams};
-use kube::client::ClientBuilder;
+use kube::client::{ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::{BoxError, ServiceBuilder};
 
 use crate::calls::{Calls, Watched};
 use crate::eventually::{PATIENCE, eventually};
@@ -187,10 +190,21 @@ async fn client(server: Option<&ApiServer>, calls: Calls, only: Option<Arc<str>>
             let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
                 .await
                 .expect("the kubeconfig is complete");
-            ClientBuilder::try_from(config)
-                .expect("the kubeconfig is usable")
-                .with_layer(&watched)
-                .build()
+            // Not kube's own stack: it sends refused requests again, and a test wants to see the refusal.
+            let connector = config
+                .rustls_https_connector()
+                .expect("the kubeconfig's certificates are usable");
+            let service = ServiceBuilder::new()
+                .layer(&watched)
+                .layer(config.base_uri_layer())
+                .option_layer(
+                    config
+                        .auth_layer()
+                        .expect("the kubeconfig's credentials are usable"),
+                )
+                .map_err(BoxError::from)
+                .service(HttpClient::builder(TokioExecutor::new()).build(connector));
+            Client::new(service, "default")
         }
     }
 }
