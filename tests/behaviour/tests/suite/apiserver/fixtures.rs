@@ -156,7 +156,7 @@ pub(super) fn version(value: &Value) -> &str {
 }
 
 /// Code, reason and message of a refusal.
-pub(super) fn refusal<'a>(answer: &'a (u16, Value)) -> (u16, &'a str, &'a str) {
+pub(super) fn refusal(answer: &(u16, Value)) -> (u16, &str, &str) {
     let text = |field: &str| answer.1[field].as_str().unwrap_or_default();
     assert_eq!(answer.1["kind"], "Status", "{}", answer.1);
     (answer.0, text("reason"), text("message"))
