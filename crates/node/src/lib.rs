@@ -14,7 +14,16 @@
 //!   themselves collide.
 //! - Names of Services are rewritten in env, args and mounted files ([`services::rewrite`]); names that a
 //!   program puts together at run time are not found.
-//! - Resource limits and security contexts take no effect: processes run as the user who started the node.
+//! - Resource limits (`resources`, `overhead`, `resizePolicy`) and security contexts take no effect:
+//!   processes run as the user who started the node. `hostNetwork`, `hostPID`, `hostIPC` and
+//!   `shareProcessNamespace` are what every pod has; `hostUsers` cannot take it away.
+//! - Nothing is pulled, so `imagePullPolicy` and `imagePullSecrets` take no effect. No token is mounted, so
+//!   neither do `serviceAccountName` and `automountServiceAccountToken`. There is no cluster DNS, and no env
+//!   for the Services there are: neither do `dnsPolicy` and `enableServiceLinks`.
+//! - There is one node, without taints and never full: tolerations, priorities, preemption, preferred
+//!   affinity, spread constraints and `evictionResponders` have nothing to choose between. What must hold and
+//!   cannot (`nodeSelector`, required affinity) is refused.
+//! - `terminationMessagePath` is not read: last words come from the log, where the policy says so.
 
 mod access;
 mod events;

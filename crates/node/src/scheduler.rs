@@ -29,17 +29,9 @@ pub(crate) async fn register(client: &Client, name: &str, seams: &Seams) -> Resu
     let mut node = match api.get_opt(name).await? {
         Some(node) => node,
         None => {
-            let labels = [
-                ("kubernetes.io/hostname", name),
-                ("kubernetes.io/os", std::env::consts::OS),
-            ];
-            let labels: BTreeMap<_, _> = labels
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect();
             let metadata = ObjectMeta {
                 name: Some(name.to_owned()),
-                labels: Some(labels),
+                labels: Some(node_labels(name)),
                 ..ObjectMeta::default()
             };
             api.create(
@@ -55,6 +47,17 @@ pub(crate) async fn register(client: &Client, name: &str, seams: &Seams) -> Resu
     node.status = Some(status(name, seams.clock.now()));
     api.replace_status(name, &PostParams::default(), &node).await?;
     Ok(())
+}
+
+/// The labels of the one node, which a pod's `nodeSelector` is held against.
+pub(crate) fn node_labels(name: &str) -> BTreeMap<String, String> {
+    [
+        ("kubernetes.io/hostname", name),
+        ("kubernetes.io/os", std::env::consts::OS),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .collect()
 }
 
 fn status(name: &str, now: Timestamp) -> NodeStatus {

@@ -1,13 +1,21 @@
 //! What a pod may ask for that this node cannot give: refused with the field, what was found and the fix,
 //! never ignored.
 
-use k8s_openapi::api::core::v1::{Container, Pod, Volume};
+//!
+//! Every field of the two structs is named here, so that one that Kubernetes adds does not compile until it
+//! is decided upon.
+
+use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodSpec, Volume};
 
 use super::probe;
+use crate::scheduler::node_labels;
 
 /// Why the pod cannot run here; `None` when it can.
 pub(crate) fn refusal(pod: &Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
+    if let Some(reason) = spec_refusal(spec) {
+        return Some(format!("spec.{reason}"));
+    }
     let volumes = spec.volumes.iter().flatten();
     let containers = spec.containers.iter().map(|container| ("containers", container));
     let init = spec
@@ -24,6 +32,134 @@ pub(crate) fn refusal(pod: &Pod) -> Option<String> {
     reasons.next()
 }
 
+fn spec_refusal(spec: &PodSpec) -> Option<String> {
+    let PodSpec {
+        // Refused below.
+        active_deadline_seconds,
+        affinity,
+        dns_config,
+        ephemeral_containers,
+        host_aliases,
+        hostname,
+        hostname_override,
+        node_selector,
+        os,
+        readiness_gates,
+        resource_claims,
+        runtime_class_name,
+        scheduling_group,
+        set_hostname_as_fqdn,
+        subdomain,
+        // Checked one by one by the caller.
+        containers: _,
+        init_containers: _,
+        volumes: _,
+        // Honoured.
+        node_name,
+        restart_policy: _,
+        scheduler_name: _,
+        scheduling_gates: _,
+        termination_grace_period_seconds: _,
+        // Without effect here; the crate's docs say why.
+        automount_service_account_token: _,
+        dns_policy: _,
+        enable_service_links: _,
+        eviction_responders: _,
+        host_ipc: _,
+        host_network: _,
+        host_pid: _,
+        host_users: _,
+        image_pull_secrets: _,
+        overhead: _,
+        preemption_policy: _,
+        priority: _,
+        priority_class_name: _,
+        resources: _,
+        security_context: _,
+        service_account: _,
+        service_account_name: _,
+        share_process_namespace: _,
+        tolerations: _,
+        topology_spread_constraints: _,
+    } = spec;
+    let labels = node_labels(node_name.as_deref().unwrap_or_default());
+    let unmatched = |(key, value): &(&String, &String)| labels.get(*key) != Some(*value);
+    if let Some((key, value)) = node_selector.iter().flatten().find(unmatched) {
+        let found = labels.get(key).map_or("no such label", String::as_str);
+        return Some(format!(
+            "nodeSelector[{key}] is {value:?}, and the local node, the only one, has {found:?}; leave it out"
+        ));
+    }
+    if let Some(os) = os.as_ref().filter(|os| os.name != "linux") {
+        return Some(format!(
+            "os.name {:?} is not supported by the local node; use linux",
+            os.name
+        ));
+    }
+    if let Some(field) = affinity.as_ref().and_then(required_affinity) {
+        return Some(format!(
+            "affinity.{field} is not supported by the local node; use \
+             preferredDuringSchedulingIgnoredDuringExecution"
+        ));
+    }
+    let named = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
+    let refused = [
+        ("activeDeadlineSeconds", active_deadline_seconds.is_some()),
+        ("dnsConfig", dns_config.is_some()),
+        ("ephemeralContainers", is_filled(ephemeral_containers)),
+        ("hostAliases", is_filled(host_aliases)),
+        ("hostname", named(hostname)),
+        ("hostnameOverride", named(hostname_override)),
+        ("readinessGates", is_filled(readiness_gates)),
+        ("resourceClaims", is_filled(resource_claims)),
+        ("runtimeClassName", named(runtime_class_name)),
+        ("schedulingGroup", scheduling_group.is_some()),
+        ("setHostnameAsFQDN", *set_hostname_as_fqdn == Some(true)),
+        ("subdomain", named(subdomain)),
+    ];
+    let (field, _) = refused.into_iter().find(|(_, is_asked)| *is_asked)?;
+    Some(format!(
+        "{field} is not supported by the local node; leave it out"
+    ))
+}
+
+fn is_filled<T>(list: &Option<Vec<T>>) -> bool {
+    list.as_ref().is_some_and(|list| !list.is_empty())
+}
+
+/// The rule that must hold, of those that there are. Preferences choose among nodes, and there is one.
+fn required_affinity(affinity: &Affinity) -> Option<&'static str> {
+    let Affinity {
+        node_affinity,
+        pod_affinity,
+        pod_anti_affinity,
+    } = affinity;
+    let node = node_affinity.as_ref().is_some_and(|rules| {
+        rules
+            .required_during_scheduling_ignored_during_execution
+            .is_some()
+    });
+    let pod = pod_affinity
+        .as_ref()
+        .is_some_and(|rules| is_filled(&rules.required_during_scheduling_ignored_during_execution));
+    let anti = pod_anti_affinity
+        .as_ref()
+        .is_some_and(|rules| is_filled(&rules.required_during_scheduling_ignored_during_execution));
+    [
+        (
+            "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+            node,
+        ),
+        ("podAffinity.requiredDuringSchedulingIgnoredDuringExecution", pod),
+        (
+            "podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+            anti,
+        ),
+    ]
+    .into_iter()
+    .find_map(|(field, is_asked)| is_asked.then_some(field))
+}
+
 fn volume(volume: &Volume) -> Option<String> {
     if volume.config_map.is_some() || volume.secret.is_some() || volume.empty_dir.is_some() {
         return None;
@@ -38,29 +174,58 @@ fn volume(volume: &Volume) -> Option<String> {
 }
 
 fn container_refusal(container: &Container) -> Option<String> {
+    let Container {
+        // Refused below.
+        lifecycle,
+        liveness_probe,
+        readiness_probe,
+        restart_policy,
+        restart_policy_rules,
+        startup_probe,
+        stdin,
+        tty,
+        volume_devices,
+        // Honoured.
+        args: _,
+        command: _,
+        env: _,
+        env_from: _,
+        image: _,
+        name: _,
+        ports: _,
+        termination_message_policy: _,
+        volume_mounts: _,
+        working_dir: _,
+        // Without effect here; the crate's docs say why.
+        image_pull_policy: _,
+        resize_policy: _,
+        resources: _,
+        security_context: _,
+        stdin_once: _,
+        termination_message_path: _,
+    } = container;
     for (field, probe) in [
-        ("startupProbe", &container.startup_probe),
-        ("readinessProbe", &container.readiness_probe),
-        ("livenessProbe", &container.liveness_probe),
+        ("startupProbe", startup_probe),
+        ("readinessProbe", readiness_probe),
+        ("livenessProbe", liveness_probe),
     ] {
         if let Some(reason) = probe.as_ref().and_then(probe::unsupported) {
             return Some(format!("{field}.{reason}"));
         }
     }
-    if container.lifecycle.is_some() {
+    if lifecycle.is_some() {
         return Some("lifecycle is not supported by the local node; do it in the container's program".into());
     }
-    if container
-        .volume_devices
-        .as_ref()
-        .is_some_and(|devices| !devices.is_empty())
-    {
+    if is_filled(volume_devices) {
         return Some("volumeDevices is not supported by the local node; use volumeMounts".into());
     }
-    if container.restart_policy.is_some() {
+    if restart_policy.is_some() {
         return Some("restartPolicy of a container is not supported by the local node; leave it out".into());
     }
-    if container.tty == Some(true) || container.stdin == Some(true) {
+    if is_filled(restart_policy_rules) {
+        return Some("restartPolicyRules is not supported by the local node; leave it out".into());
+    }
+    if *tty == Some(true) || *stdin == Some(true) {
         return Some("stdin and tty are not supported by the local node; leave them out".into());
     }
     None
@@ -107,6 +272,55 @@ mod tests {
         ] {
             let reason = refused(spec).unwrap();
             assert!(reason.starts_with(start), "{reason}");
+        }
+    }
+
+    #[test]
+    fn fields_of_the_pod_are_refused_or_without_effect() {
+        let refused = |field: &str, value| {
+            let mut spec = json!({ "containers": [{ "name": "c" }], "nodeName": "laptop" });
+            spec[field] = value;
+            refusal(&serde_json::from_value(json!({ "spec": spec })).unwrap())
+        };
+        let rule = json!([{ "topologyKey": "kubernetes.io/hostname" }]);
+        for (field, value, start) in [
+            ("activeDeadlineSeconds", json!(5), "spec.activeDeadlineSeconds "),
+            ("dnsConfig", json!({}), "spec.dnsConfig "),
+            ("hostAliases", json!([{ "ip": "10.0.0.1" }]), "spec.hostAliases "),
+            ("hostname", json!("a"), "spec.hostname "),
+            ("subdomain", json!("a"), "spec.subdomain "),
+            ("setHostnameAsFQDN", json!(true), "spec.setHostnameAsFQDN "),
+            ("runtimeClassName", json!("gvisor"), "spec.runtimeClassName "),
+            (
+                "readinessGates",
+                json!([{ "conditionType": "a" }]),
+                "spec.readinessGates ",
+            ),
+            ("resourceClaims", json!([{ "name": "a" }]), "spec.resourceClaims "),
+            ("os", json!({ "name": "windows" }), "spec.os.name "),
+            ("nodeSelector", json!({ "gpu": "yes" }), "spec.nodeSelector[gpu] "),
+            (
+                "affinity",
+                json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": rule } }),
+                "spec.affinity.podAntiAffinity.required",
+            ),
+        ] {
+            let reason = refused(field, value).unwrap();
+            assert!(reason.starts_with(start), "{reason}");
+        }
+        for (field, value) in [
+            ("nodeSelector", json!({ "kubernetes.io/hostname": "laptop" })),
+            ("tolerations", json!([{ "operator": "Exists" }])),
+            ("priorityClassName", json!("high")),
+            ("hostNetwork", json!(true)),
+            ("imagePullSecrets", json!([{ "name": "a" }])),
+            ("setHostnameAsFQDN", json!(false)),
+            (
+                "affinity",
+                json!({ "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [] } }),
+            ),
+        ] {
+            assert_eq!(refused(field, value), None, "{field}");
         }
     }
 }
