@@ -1,7 +1,7 @@
 //! The node put together: what starts, in which order it stops, and the questions it answers.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     io,
     net::SocketAddr,
     path::PathBuf,
@@ -20,7 +20,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     AccessError,
-    events::Recorder,
+    events::{Recorder, Type, reference},
     files::create_private_dir,
     image::ImageMapping,
     kubelet::{self, Context, Kubelet},
@@ -32,7 +32,7 @@ use crate::{
         reap,
     },
     scheduler,
-    services::{Endpoints, ServiceTable, TableError, write_slices},
+    services::{self, Endpoints, Moved, ServiceTable, TableError, write_slices},
     watch::{Cache, Change, follow},
     workloads,
 };
@@ -132,7 +132,7 @@ impl Node {
         }
 
         let (services, moved) = ServiceTable::open(dir("services.json"))?;
-        for moved in moved {
+        for moved in &moved {
             tracing::warn!(
                 service = %moved.service,
                 "127.0.0.1:{} is used by another program; the Service is now at 127.0.0.1:{}",
@@ -163,6 +163,7 @@ impl Node {
             config_maps: Arc::default(),
             secrets: Arc::default(),
         };
+        tell_moved(&context, &moved).await;
         Ok(Self {
             context: Arc::new(context),
             services,
@@ -271,9 +272,11 @@ impl Node {
         let mut pod_changes = self.pods.changes();
         let mut port_changes = self.context.ports.changes();
         let mut written = None;
+        let mut told: HashMap<String, String> = HashMap::new();
         loop {
-            let (endpoints, slices) =
-                Endpoints::compute(&services.all(), &self.pods.all(), &self.context.ports);
+            let all = services.all();
+            self.tell_unsupported(&all, &mut told);
+            let (endpoints, slices) = Endpoints::compute(&all, &self.pods.all(), &self.context.ports);
             self.services.set_endpoints(endpoints);
             let mut failed = false;
             if written.as_ref() != Some(&slices) {
@@ -299,6 +302,22 @@ impl Node {
                 () = retry => {}
             }
         }
+    }
+
+    /// Tells what of the Services takes no effect, each once; `told` is what was told, by the Service's uid.
+    fn tell_unsupported(&self, all: &[Arc<Service>], told: &mut HashMap<String, String>) {
+        let warnings: HashMap<String, String> = all
+            .iter()
+            .filter_map(|service| {
+                let (uid, message) = (service.uid()?, services::supported::warning(service)?);
+                if told.get(&uid) != Some(&message) {
+                    let (events, object) = (&self.context.events, reference(&**service));
+                    events.report(object, Type::Warning, "Unsupported", message.clone());
+                }
+                Some((uid, message))
+            })
+            .collect();
+        *told = warnings;
     }
 
     async fn pod(&self, namespace: &str, name: &str) -> Result<Pod, AccessError> {
@@ -428,4 +447,21 @@ async fn forget_readiness(client: &Client, pods: &[Pod]) -> Result<(), kube::Err
             .await?;
     }
     Ok(())
+}
+
+/// Tells on each Service that its address is another one now. Best effort: the log has it as well.
+async fn tell_moved(context: &Context, moved: &[Moved]) {
+    for Moved { service, from, to } in moved {
+        let api: Api<Service> = Api::namespaced(context.client.clone(), &service.namespace);
+        if let Ok(Some(object)) = api.get_opt(&service.service).await {
+            let message = format!(
+                "127.0.0.1:{from} is used by another program; port {} is now at 127.0.0.1:{to}",
+                service.port
+            );
+            let object = reference(&object);
+            context
+                .events
+                .report(object, Type::Warning, "AddressMoved", message);
+        }
+    }
 }

@@ -71,6 +71,7 @@ impl<'a> Plan<'a> {
         })?;
         let variables = variables(container, pod, sources)?;
         let mounts = Mounts::of(container, volumes, &variables)?;
+        mounts.create_missing(pod, volumes)?;
         Ok(Self {
             mapping,
             container,

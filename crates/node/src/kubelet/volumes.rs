@@ -210,6 +210,26 @@ impl Mounts {
         Ok(Self(mounts))
     }
 
+    /// Makes the folders of `subPath`s of the pod's emptyDir volumes in `dir`, where nothing is there yet.
+    pub(crate) fn create_missing(&self, pod: &Pod, dir: &Path) -> Result<(), ConfigError> {
+        for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
+            let root = dir.join(&volume.name);
+            let folders = self.0.iter().map(|(_, folder)| Path::new(folder));
+            for folder in folders.filter(|folder| volume.empty_dir.is_some() && folder.starts_with(&root)) {
+                if !folder.exists() {
+                    create_private_dir(folder).map_err(|error| {
+                        ConfigError(format!(
+                            "cannot create subPath {} of volume {:?}: {error}",
+                            folder.display(),
+                            volume.name
+                        ))
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The folder that stands for `path`, or `path` itself.
     pub(crate) fn rewrite(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
@@ -338,5 +358,24 @@ mod tests {
         ] {
             assert_eq!(mounts.rewrite(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn sub_paths_of_an_empty_dir_are_made_and_of_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let pod: Pod = serde_json::from_value(serde_json::json!({ "spec": {
+            "containers": [{ "name": "c", "volumeMounts": [
+                { "name": "scratch", "mountPath": "/a", "subPath": "x/y" },
+                { "name": "config", "mountPath": "/b", "subPath": "key" },
+            ] }],
+            "volumes": [{ "name": "scratch", "emptyDir": {} }, { "name": "config", "configMap": { "name": "m" } }],
+        } }))
+        .unwrap();
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let mounts = Mounts::of(container, dir.path(), &BTreeMap::new()).unwrap();
+        mounts.create_missing(&pod, dir.path()).unwrap();
+        mounts.create_missing(&pod, dir.path()).unwrap();
+        assert!(dir.path().join("scratch/x/y").is_dir());
+        assert!(!dir.path().join("config").exists());
     }
 }

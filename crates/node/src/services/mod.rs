@@ -8,9 +8,11 @@ mod allocation;
 mod endpoints;
 mod forward;
 pub mod rewrite;
+pub(crate) mod supported;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use endpoints::{Endpoints, write_slices};
+pub(crate) use table::Moved;
 pub use table::{ServiceTable, TableError};
