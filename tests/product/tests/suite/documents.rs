@@ -69,3 +69,16 @@ fn runs(document: &str) -> Result<()> {
 fn the_commands_of_the_readme_run() -> Result<()> {
     runs("README.md")
 }
+
+#[test]
+fn cargo_run_is_kaos() -> Result<()> {
+    // In the profile that is built already: which binary is run does not depend on it.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = std::process::Command::new(cargo)
+        .args(["run", "--quiet", "--locked", "--", "version"])
+        .current_dir(repository())
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success() && said.starts_with("kaos "), "{output:?}");
+    Ok(())
+}
