@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 
 use crate::api::TestApi;
 use crate::eventually::{PATIENCE, eventually};
@@ -23,6 +23,45 @@ pub async fn install_crds(api: &TestApi) {
         install_crd(&api.client, &crd).await;
     }
     *installed |= !api.is_embedded();
+}
+
+/// A kind of which tests need any objects but no definition of their own.
+///
+/// A real server takes seconds to serve a new kind, and its garbage collector and namespace controller look
+/// at every kind there is. So the tests of one process share it there, each in its own namespace. Embedded
+/// servers belong to one test each, and so does the kind.
+#[derive(Debug, Default)]
+pub struct SharedKind {
+    group: OnceCell<String>,
+}
+
+impl SharedKind {
+    /// A kind that is installed when it is first asked for.
+    pub const fn new() -> Self {
+        Self {
+            group: OnceCell::const_new(),
+        }
+    }
+
+    /// Makes the kind served where it is not, by the definition for a given group. Returns the group.
+    ///
+    /// # Panics
+    /// As [`install_crd`].
+    pub async fn install(
+        &self,
+        api: &TestApi,
+        definition: impl FnOnce(&str) -> CustomResourceDefinition,
+    ) -> String {
+        let install = async || {
+            let group = api.group();
+            install_crd(&api.client, &definition(&group)).await;
+            group
+        };
+        if api.is_embedded() {
+            return install().await;
+        }
+        self.group.get_or_init(install).await.clone()
+    }
 }
 
 /// Installs a kind and returns when it is served.

@@ -23,7 +23,7 @@ mod raw;
 
 pub use api::{Builder, TestApi};
 pub use calls::{Calls, Sent};
-pub use crds::{install_crd, install_crds};
+pub use crds::{SharedKind, install_crd, install_crds};
 pub use eventually::{PATIENCE, eventually};
 pub use faults::{Faults, Injection};
 pub use pods::{KeptReady, keep_pods_ready, mark_pods_ready};

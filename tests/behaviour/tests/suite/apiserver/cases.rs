@@ -7,7 +7,8 @@
 //! Left out are times, versions, uids, messages that quote whole objects, and what the controllers of a real cluster
 //! add to Deployments while a case runs.
 
-use kaos_testkit::{TestApi, install_crd};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kaos_testkit::{SharedKind, TestApi};
 use serde_json::{Map, Value, json};
 
 /// The object of every case.
@@ -17,14 +18,12 @@ const PROBE: &str = include_str!("cases/probe.json");
 /// Runs the cases of one file.
 pub(super) async fn run(cases: &str) {
     let api = TestApi::start().await;
-    let group = api.group();
+    let mut cases = cases.replace("NAMESPACE", &api.namespace);
     if cases.contains("\"Probe\"") {
-        let definition = PROBE.replace("GROUP", &group);
-        install_crd(&api.client, &serde_json::from_str(&definition).unwrap()).await;
+        static PROBES: SharedKind = SharedKind::new();
+        let group = PROBES.install(&api, definition).await;
+        cases = cases.replace("GROUP", &group);
     }
-    let cases = cases
-        .replace("GROUP", &group)
-        .replace("NAMESPACE", &api.namespace);
     let cases: Vec<Value> = serde_json::from_str(&cases).unwrap();
     assert!(!cases.is_empty());
     let mut failures = Vec::new();
@@ -54,6 +53,10 @@ pub(super) async fn run(cases: &str) {
         cases.len(),
         failures.join("\n")
     );
+}
+
+fn definition(group: &str) -> CustomResourceDefinition {
+    serde_json::from_str(&PROBE.replace("GROUP", group)).unwrap()
 }
 
 fn collection(api: &TestApi, resource: &Value) -> String {

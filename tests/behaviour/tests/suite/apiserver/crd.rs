@@ -67,7 +67,7 @@ async fn what_is_wrong_with_a_definition_is_named() {
 
 #[tokio::test]
 async fn a_changed_schema_holds_for_the_next_write() {
-    let widgets = Widgets::start().await;
+    let widgets = Widgets::start_with_own_definition().await;
     widgets.create("a", 5).await;
     let path = format!("{DEFINITIONS}/{}", widgets.resource);
     let headers = [("content-type", "application/json-patch+json")];
@@ -99,7 +99,7 @@ async fn a_changed_schema_holds_for_the_next_write() {
 
 #[tokio::test]
 async fn a_deleted_definition_takes_its_objects_along() {
-    let widgets = Widgets::start().await;
+    let widgets = Widgets::start_with_own_definition().await;
     let first = widgets.create("a", 1).await;
     let mut watch = widgets
         .api

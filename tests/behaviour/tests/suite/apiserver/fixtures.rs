@@ -1,6 +1,7 @@
-//! A kind that belongs to one test, and short forms of raw requests.
+//! A kind to test with, and short forms of raw requests.
 
-use kaos_testkit::{TestApi, install_crd};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kaos_testkit::{SharedKind, TestApi, install_crd};
 use serde_json::{Value, json};
 
 pub(super) const MERGE: &str = "application/merge-patch+json";
@@ -25,8 +26,20 @@ impl Widgets {
     }
 
     pub(super) async fn on(api: TestApi) -> Self {
+        static WIDGETS: SharedKind = SharedKind::new();
+        let group = WIDGETS.install(&api, definition).await;
+        Self::of_group(api, &group)
+    }
+
+    /// As [`Widgets::start`], with a definition that the test may change and delete.
+    pub(super) async fn start_with_own_definition() -> Self {
+        let api = TestApi::start().await;
         let group = api.group();
-        install_crd(&api.client, &serde_json::from_value(definition(&group)).unwrap()).await;
+        install_crd(&api.client, &definition(&group)).await;
+        Self::of_group(api, &group)
+    }
+
+    fn of_group(api: TestApi, group: &str) -> Self {
         Self {
             path: format!("/apis/{group}/v1/namespaces/{}/widgets", api.namespace),
             api_version: format!("{group}/v1"),
@@ -103,8 +116,8 @@ impl Widgets {
     }
 }
 
-fn definition(group: &str) -> Value {
-    json!({
+fn definition(group: &str) -> CustomResourceDefinition {
+    let definition = json!({
         "metadata": {"name": format!("widgets.{group}")},
         "spec": {
             "group": group,
@@ -138,7 +151,8 @@ fn definition(group: &str) -> Value {
                 }},
             }],
         },
-    })
+    });
+    serde_json::from_value(definition).unwrap()
 }
 
 /// The names of a list's items.

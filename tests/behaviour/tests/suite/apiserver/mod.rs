@@ -1,6 +1,7 @@
 //! The Kubernetes API as its clients see it.
 
 mod apply;
+mod bodies;
 mod cases;
 mod crd;
 mod crud;
@@ -10,6 +11,8 @@ mod discovery;
 mod events;
 mod faults;
 mod fixtures;
+mod lists;
+mod names;
 mod patch;
 mod schema;
 mod watch;
