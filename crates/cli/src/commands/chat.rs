@@ -216,7 +216,7 @@ impl Printer {
         };
         // What was printed of the answer so far is one line; this is another.
         if stdout().is_terminal() && !self.answer.is_empty() && !self.answer.ends_with('\n') {
-            println!();
+            writeln!(stdout())?;
         }
         eprintln!("{line}");
         Ok(())
@@ -224,7 +224,7 @@ impl Printer {
 
     fn finish(self) -> Result<String> {
         if !self.answer.is_empty() {
-            println!();
+            writeln!(stdout())?;
         }
         if let Some(message) = self.failed {
             bail!("{message}");

@@ -1,5 +1,7 @@
 //! `kaos logs`: what the pods of a resource wrote.
 
+use std::io::{Write, stdout};
+
 use anyhow::{Context, Result, bail};
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
@@ -51,7 +53,7 @@ pub(crate) async fn logs(global: &Global, resource: &str, options: &Options) -> 
         stream::iter(streams).flatten().boxed()
     };
     while let Some(line) = lines.try_next().await? {
-        println!("{line}");
+        writeln!(stdout(), "{line}")?;
     }
     Ok(())
 }

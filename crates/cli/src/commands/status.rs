@@ -1,5 +1,7 @@
 //! `kaos status`: every agent, tool server and model API, with its phase and what it waits for.
 
+use std::io::{Write, stdout};
+
 use anyhow::Result;
 use kaos_api::v1alpha1::{Agent, MCPServer, ModelAPI};
 use kube::{
@@ -55,9 +57,10 @@ pub(crate) async fn status(global: &Global, all_namespaces: bool) -> Result<()> 
         eprintln!("no agents, tool servers or model APIs in {place}");
         return Ok(());
     }
-    println!(
+    writeln!(
+        stdout(),
         "{}",
         table(&["NAMESPACE", "RESOURCE", "PHASE", "ENDPOINT", "MESSAGE"], &rows)
-    );
+    )?;
     Ok(())
 }

@@ -1,6 +1,9 @@
 //! `kaos up`: everything on this machine, until Ctrl-C.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::{Write, stdout},
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail};
 use futures::StreamExt;
@@ -97,12 +100,12 @@ async fn ready(instance: &Instance, states: &[ResourceState], begun: Instant) ->
     let pods = Api::<Pod>::all(instance.client().clone())
         .list_metadata(&ListParams::default())
         .await?;
-    println!(
+    let mut lines = vec![format!(
         "\nReady in {:.1} s: {} resources, {} pods. Ctrl-C stops them; their objects stay.\n",
         begun.elapsed().as_secs_f64(),
         states.len(),
         pods.items.len(),
-    );
+    )];
     let program = program();
     let mut addresses = Vec::new();
     for state in states.iter().filter(|state| state.kind == "Agent") {
@@ -119,7 +122,11 @@ async fn ready(instance: &Instance, states: &[ResourceState], begun: Instant) ->
                     .annotations()
                     .get(TRY)
                     .map_or("What can you do?", String::as_str);
-                println!("  {program} chat{namespace} {} {}", state.name, quoted(question));
+                lines.push(format!(
+                    "  {program} chat{namespace} {} {}",
+                    state.name,
+                    quoted(question)
+                ));
                 addresses.extend(openai_address(instance, &agent));
             }
             Err(error) => tracing::warn!(%error, agent = resource_name(state), "cannot be read"),
@@ -127,12 +134,14 @@ async fn ready(instance: &Instance, states: &[ResourceState], begun: Instant) ->
     }
     if on_path("kubectl").is_some() {
         let kubeconfig = shown(&instance.data().kubeconfig());
-        println!("  kubectl --kubeconfig {} get agents", quoted(&kubeconfig));
+        lines.push(format!(
+            "  kubectl --kubeconfig {} get agents",
+            quoted(&kubeconfig)
+        ));
     }
-    for address in addresses {
-        println!("\n{address}");
-    }
-    println!();
+    lines.extend(addresses.into_iter().map(|address| format!("\n{address}")));
+    // The instance goes on when nobody reads this.
+    let _ = writeln!(stdout(), "{}\n", lines.join("\n"));
     Ok(())
 }
 

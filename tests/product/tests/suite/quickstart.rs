@@ -141,6 +141,11 @@ fn logs_are_those_of_the_resource() -> Result<()> {
     }
     let logs = folder.run("kaos", &["logs", "agent/assistant"])?.ok()?.stdout;
     ensure!(!logs.trim().is_empty(), "an agent says that it has started");
+    let enough = folder.shell("kaos logs agent/assistant | true")?.ok()?;
+    ensure!(
+        !enough.stderr.contains("error") && !enough.stderr.contains("panicked"),
+        "{enough:?}"
+    );
     let unknown = folder.run("kaos", &["logs", "nobody"])?.failed()?;
     ensure!(
         unknown.contains("nothing is called nobody in namespace default"),
