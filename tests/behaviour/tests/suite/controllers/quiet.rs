@@ -31,6 +31,21 @@ async fn converged() -> World {
     world.spec("agents", "sam", sam).await;
     for (plural, name) in RESOURCES {
         world.ready(plural, name).await;
+        // A Deployment says so a moment after its pods are available, and the status repeats it.
+        world
+            .until(
+                "its Deployment says that the rollout is complete",
+                plural,
+                name,
+                |object| {
+                    let conditions = object["status"]["deployment"]["conditions"].as_array();
+                    conditions
+                        .into_iter()
+                        .flatten()
+                        .any(|condition| condition["reason"] == "NewReplicaSetAvailable")
+                },
+            )
+            .await;
     }
     // The last thing that is said of a resource.
     world
