@@ -24,6 +24,8 @@
 //!   affinity, spread constraints and `evictionResponders` have nothing to choose between. What must hold and
 //!   cannot (`nodeSelector`, required affinity) is refused.
 //! - `terminationMessagePath` is not read: last words come from the log, where the policy says so.
+//! - Of a running pod, as on a cluster, only another image takes effect: its container is restarted. A field
+//!   that is refused and comes later lets what runs go on, and nothing start any more.
 
 mod access;
 mod events;

@@ -347,13 +347,13 @@ async fn init_containers_come_first_and_probes_restart_what_hangs() {
     let pods: Api<Pod> = fixture.api();
     let mut pod = script(
         "ordered",
-        "cat /work/made && exec sleep 300",
+        "cat /scratch/made && exec sleep 300",
         json!({
-        "volumeMounts": [{ "name": "work", "mountPath": "/work" }] }),
+        "volumeMounts": [{ "name": "scratch", "mountPath": "/scratch" }] }),
     );
-    pod["spec"]["volumes"] = json!([{ "name": "work", "emptyDir": {} }]);
+    pod["spec"]["volumes"] = json!([{ "name": "scratch", "emptyDir": {} }]);
     pod["spec"]["initContainers"] = json!([{ "name": "first", "image": "example.org/shell",
-        "args": ["-c", "echo made > /work/made"], "volumeMounts": [{ "name": "work", "mountPath": "/work" }] }]);
+        "args": ["-c", "echo made > /scratch/made"], "volumeMounts": [{ "name": "scratch", "mountPath": "/scratch" }] }]);
     create(&pods, pod).await;
     // Nothing listens behind this probe, ever.
     let probe = json!({ "ports": [{ "containerPort": 8000 }], "startupProbe": {
@@ -376,5 +376,90 @@ async fn init_containers_come_first_and_probes_restart_what_hangs() {
         })
         .await;
     assert!(!is_ready(&pod));
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_image_restarts_the_container_and_what_is_refused_later_does_not_start() {
+    let fixture = Fixture::start().await;
+    let pods: Api<Pod> = fixture.api();
+    // Even where nothing else restarts it.
+    let mut pod = script(
+        "changes",
+        "trap 'exit 0' TERM; echo up; while true; do sleep 0.1; done",
+        json!({}),
+    );
+    pod["spec"]["restartPolicy"] = json!("Never");
+    create(&pods, pod).await;
+    let ready = |restarts: i32| {
+        let pods = pods.clone();
+        async move {
+            let pod = pods.get("changes").await.ok().filter(is_ready)?;
+            (status(&pod)?.restart_count == restarts).then_some(pod)
+        }
+    };
+    fixture.eventually("the first run", || ready(0)).await;
+    // The shell is there before its trap is.
+    let up = LogOptions {
+        limit_bytes: Some(3),
+        follow: true,
+        ..LogOptions::default()
+    };
+    assert_eq!(log(&fixture, "changes", up).await, "up\n");
+    let set_image = |image: &str| {
+        let change = json!({ "spec": { "containers": [{ "name": "main", "image": image }] } });
+        let pods = pods.clone();
+        async move {
+            let params = PatchParams::default();
+            pods.patch("changes", &params, &Patch::Strategic(&change))
+                .await
+                .unwrap();
+        }
+    };
+    set_image("example.org/shell:2").await;
+    let pod = fixture.eventually("the second run", || ready(1)).await;
+    let found = status(&pod).unwrap();
+    assert_eq!(found.image, "example.org/shell:2");
+    let last = found.last_state.as_ref().unwrap().terminated.as_ref().unwrap();
+    assert_eq!(last.exit_code, 0, "it was asked to end first");
+    assert_eq!(fixture.recorded_processes(), 1);
+    let events: Api<Event> = fixture.api();
+    fixture
+        .eventually("the event of a kubelet", || async {
+            let wanted = "Container main definition changed, will be restarted";
+            let events = events.list(&ListParams::default()).await.ok()?.items;
+            events
+                .iter()
+                .any(|event| {
+                    event.reason.as_deref() == Some("Killing") && event.message.as_deref() == Some(wanted)
+                })
+                .then_some(())
+        })
+        .await;
+
+    // One that cannot be run is told, and the next one gets it out of there.
+    set_image("example.org/other:1").await;
+    fixture
+        .eventually("an image that is not there", || async {
+            let (reason, _) = waiting(&pods.get("changes").await.ok()?)?;
+            (reason == "ErrImageNeverPull").then_some(())
+        })
+        .await;
+    set_image("example.org/shell:3").await;
+    fixture.eventually("the third run", || ready(2)).await;
+
+    let deadline = json!({ "spec": { "activeDeadlineSeconds": 3600 } });
+    pods.patch("changes", &PatchParams::default(), &Patch::Merge(&deadline))
+        .await
+        .unwrap();
+    set_image("example.org/shell:4").await;
+    let message = fixture
+        .eventually("the refusal", || async {
+            let (reason, message) = waiting(&pods.get("changes").await.ok()?)?;
+            (reason == "CreateContainerConfigError").then_some(message)
+        })
+        .await;
+    assert!(message.starts_with("spec.activeDeadlineSeconds "), "{message}");
+    assert_eq!(fixture.recorded_processes(), 0);
     fixture.stop().await;
 }

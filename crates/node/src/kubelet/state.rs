@@ -21,6 +21,8 @@ pub(super) struct Running {
     pub(super) probes: AbortHandle,
     /// When SIGKILL follows SIGTERM, once it must end.
     pub(super) kill_at: Option<Instant>,
+    /// The image of the next run, where this one was stopped to make way for it.
+    pub(super) next_image: Option<String>,
 }
 
 impl Drop for Running {
@@ -114,9 +116,42 @@ impl Container {
         }
     }
 
-    pub(super) fn set_kill_at(&mut self, at: Option<Instant>) {
+    /// Makes the process end when its grace period is over.
+    pub(super) fn kill_if_overdue(&mut self, now: Instant) {
+        if let Phase::Running(running) = &mut self.phase
+            && running.kill_at.is_some_and(|at| at <= now)
+        {
+            running.process.signal(Signal::KILL);
+            running.kill_at = None;
+        }
+    }
+
+    /// The image of the run to come, or of this one when none is to come.
+    pub(super) fn wanted_image(&self) -> Option<&String> {
+        match &self.phase {
+            Phase::Running(running) if running.next_image.is_some() => running.next_image.as_ref(),
+            _ => self.spec.image.as_ref(),
+        }
+    }
+
+    /// Takes over the image that this run, which has ended, made way for; every restart policy starts it, and
+    /// at once. Returns whether there is one.
+    pub(super) fn take_next_image(&mut self) -> bool {
+        let Phase::Running(running) = &mut self.phase else {
+            return false;
+        };
+        let Some(image) = running.next_image.take() else {
+            return false;
+        };
+        self.spec.image = Some(image);
+        self.backoff = Backoff::default();
+        true
+    }
+
+    /// Gives up the image of a next run: there will be none.
+    pub(super) fn keep_image(&mut self) {
         if let Phase::Running(running) = &mut self.phase {
-            running.kill_at = at;
+            running.next_image = None;
         }
     }
 

@@ -4,6 +4,7 @@
 //! and waits for the next thing to happen — a change of the pod or of what it refers to, the end of a
 //! process, a finding of a probe, a deadline, or the end of the node.
 
+mod change;
 mod last_words;
 mod report;
 
@@ -25,14 +26,9 @@ use super::{
     sources::{Sources, has_references},
     state::{Container, Phase, Running},
     status::{self, RestartPolicy, Terminated},
-    supported,
     volumes::materialise,
 };
-use crate::{
-    events::Type,
-    files::create_private_dir,
-    processes::{Exit, Signal},
-};
+use crate::{events::Type, files::create_private_dir, processes::Exit};
 
 /// How long to wait before something that failed for a passing reason is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -71,6 +67,8 @@ struct Worker {
     dir: PathBuf,
     containers: Vec<Container>,
     sources: Sources,
+    /// Why nothing of it may start.
+    refusal: Option<String>,
     prepared: bool,
     retry_at: Option<Instant>,
     runs: u64,
@@ -118,6 +116,7 @@ impl Worker {
             dir,
             containers,
             sources: Sources::default(),
+            refusal: None,
             prepared: false,
             retry_at: None,
             runs: 0,
@@ -149,10 +148,7 @@ impl Worker {
         let mut config_maps = self.context.config_maps.changes();
         let mut secrets = self.context.secrets.changes();
         let follows = has_references(&self.pod);
-        let refusal = supported::refusal(&self.pod);
-        if let Some(message) = &refusal {
-            self.refuse_all(message);
-        }
+        self.examine();
         loop {
             if self.assignment.borrow().gone {
                 return End::Gone;
@@ -164,8 +160,12 @@ impl Worker {
                 return End::NodeStops;
             }
             self.retry_at = None;
-            if refusal.is_none() && !self.is_over() {
-                self.advance().await;
+            self.kill_overdue();
+            if !self.is_over() {
+                match self.refusal.clone() {
+                    Some(message) => self.hold(&message),
+                    None => self.advance().await,
+                }
             }
             self.publish().await;
             let deadline = self.next_deadline();
@@ -182,6 +182,7 @@ impl Worker {
                         return End::NodeStops;
                     }
                     self.pod = self.assignment.borrow_and_update().pod.clone();
+                    self.follow_spec();
                 }
                 Some(message) = self.messages.1.recv() => self.take(message),
                 Ok(()) = config_maps.changed(), if follows => self.prepared = false,
@@ -231,10 +232,6 @@ impl Worker {
                 Phase::Waiting {
                     until: Some(until), ..
                 } if *until <= now => self.start(index).await,
-                Phase::Running(running) if running.kill_at.is_some_and(|at| at <= now) => {
-                    running.process.signal(Signal::KILL);
-                    self.containers[index].set_kill_at(None);
-                }
                 _ => {}
             }
             if self.containers[index].is_init && !self.containers[index].succeeded() {
@@ -398,6 +395,7 @@ impl Worker {
             ready: false,
             probes,
             kill_at: None,
+            next_image: None,
         });
         Ok(())
     }
@@ -415,12 +413,19 @@ impl Worker {
                 }
                 let id = self.container_id(container);
                 let reason = if exit.code == 0 { "Completed" } else { "Error" };
-                self.containers[container].phase = Phase::Terminated(Terminated {
+                let ended = Terminated {
                     exit,
                     reason: reason.to_owned(),
                     message,
                     container_id: id,
-                });
+                };
+                let container = &mut self.containers[container];
+                if container.take_next_image() {
+                    container.last = Some(ended);
+                    container.wait("ContainerCreating", None, Some(Instant::now()));
+                } else {
+                    container.phase = Phase::Terminated(ended);
+                }
             }
             Message::Probed {
                 container,
@@ -496,16 +501,6 @@ impl Worker {
             .report(self.reference(Some(index)), Type::Warning, "BackOff", event);
     }
 
-    fn refuse_all(&mut self, message: &str) {
-        let text = format!("Error: {message}");
-        self.context
-            .events
-            .report(self.reference(None), Type::Warning, "Failed", text);
-        for container in &mut self.containers {
-            container.wait("CreateContainerConfigError", Some(message.to_owned()), None);
-        }
-    }
-
     fn grace(&self) -> Duration {
         let asked = self.pod.metadata.deletion_grace_period_seconds;
         let own = self
@@ -525,6 +520,7 @@ impl Worker {
                     .events
                     .report(self.reference(Some(index)), Type::Normal, "Killing", message);
                 self.containers[index].stop(grace);
+                self.containers[index].keep_image();
             }
         }
         // No traffic from here on.
@@ -533,15 +529,7 @@ impl Worker {
         }
         let mut watched = true;
         while self.containers.iter().any(Container::runs) {
-            let now = Instant::now();
-            for container in &mut self.containers {
-                if let Phase::Running(running) = &mut container.phase
-                    && running.kill_at.is_some_and(|at| at <= now)
-                {
-                    running.process.signal(Signal::KILL);
-                    running.kill_at = None;
-                }
-            }
+            self.kill_overdue();
             let deadline = self.containers.iter().filter_map(Container::kill_at).min();
             let wait = async {
                 match deadline {
