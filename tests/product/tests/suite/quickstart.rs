@@ -193,3 +193,25 @@ fn a_changed_tool_is_used_after_applying_it() -> Result<()> {
     ensure!(answer.stdout.contains("7006652 exactly"), "{answer:?}");
     Ok(())
 }
+
+#[test]
+fn a_conversation_is_held_on_a_terminal() -> Result<()> {
+    let folder = Folder::new()?;
+    let mut up = folder.up(&["samples/quickstart.yaml"])?;
+    up.ready()?;
+    // `script` (util-linux) gives the command a terminal; its own standard input is what is typed.
+    let typed = "printf 'What is 2 times 3?\\nWhat is 4 times 5?\\n'";
+    let said = folder
+        .shell(&format!("{typed} | script -qec 'kaos chat assistant' /dev/null"))?
+        .ok()?
+        .stdout;
+    for part in ["Ctrl-D ends", "answered: 6", "answered: 20"] {
+        ensure!(said.contains(part), "no {part:?} in:\n{said}");
+    }
+    let piped = folder
+        .shell("echo 'What is 6 times 7?' | kaos chat assistant")?
+        .ok()?
+        .stdout;
+    ensure!(piped.contains("answered: 42"), "{piped}");
+    Ok(())
+}
