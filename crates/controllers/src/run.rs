@@ -65,9 +65,15 @@ pub async fn run(
     seams: Seams,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
-    listed::<ModelAPI>(&client).await?;
-    listed::<MCPServer>(&client).await?;
-    listed::<Agent>(&client).await?;
+    let installed = async {
+        listed::<ModelAPI>(&client).await?;
+        listed::<MCPServer>(&client).await?;
+        listed::<Agent>(&client).await
+    };
+    tokio::select! {
+        installed = installed => installed?,
+        () = shutdown.cancelled() => return Ok(()),
+    }
     let config = Arc::new(config);
     info!("controllers started");
     future::join3(
@@ -137,14 +143,14 @@ async fn model_apis(client: Client, config: Arc<Config>, seams: Seams, shutdown:
     });
     let forget = context.clone();
     let objects = tell_gone(store.clone(), objects, move |gone| forget.shared.forget(gone));
-    let passes = Controller::for_stream(objects, store)
+    let passes = Controller::for_stream(objects, store.clone())
         .with_config(controller_config())
         .owns_stream(deployment_events)
         .owns_stream(service_events)
         .owns_stream(config_map_events)
-        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .graceful_shutdown_on(shutdown.clone().cancelled_owned())
         .run(model_api::reconcile, |_, never, _| match *never {}, context);
-    drain(passes).await;
+    drain(passes, &store, &shutdown).await;
 }
 
 async fn mcp_servers(client: Client, config: Arc<Config>, seams: Seams, shutdown: CancellationToken) {
@@ -166,14 +172,14 @@ async fn mcp_servers(client: Client, config: Arc<Config>, seams: Seams, shutdown
         forget.shared.forget(gone);
         forget.tools.forget(&ObjectRef::from_obj(gone));
     });
-    let passes = Controller::for_stream(objects, store)
+    let passes = Controller::for_stream(objects, store.clone())
         .with_config(controller_config())
         .owns_stream(deployment_events)
         .owns_stream(service_events)
         .reconcile_on(news)
-        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .graceful_shutdown_on(shutdown.clone().cancelled_owned())
         .run(mcp_server::reconcile, |_, never, _| match *never {}, context);
-    drain(passes).await;
+    drain(passes, &store, &shutdown).await;
 }
 
 async fn agents(client: Client, config: Arc<Config>, seams: Seams, shutdown: CancellationToken) {
@@ -197,7 +203,7 @@ async fn agents(client: Client, config: Arc<Config>, seams: Seams, shutdown: Can
     let forget = context.clone();
     let objects = tell_gone(store.clone(), objects, move |gone| forget.shared.forget(gone));
     let (by_model_api, by_mcp_server) = (store.clone(), store.clone());
-    let passes = Controller::for_stream(objects, store)
+    let passes = Controller::for_stream(objects, store.clone())
         .with_config(controller_config())
         .owns_stream(deployment_events)
         .owns_stream(service_events)
@@ -215,19 +221,38 @@ async fn agents(client: Client, config: Arc<Config>, seams: Seams, shutdown: Can
                 &server.name_any(),
             )
         })
-        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .graceful_shutdown_on(shutdown.clone().cancelled_owned())
         .run(agent::reconcile, |_, never, _| match *never {}, context);
-    drain(passes).await;
+    drain(passes, &store, &shutdown).await;
 }
 
 /// Polls a controller to its end. What it reports of passes has been said by the passes themselves.
-async fn drain<T, E: Debug>(passes: impl Stream<Item = Result<T, E>> + Send) {
-    passes
-        .for_each(|pass| {
-            if let Err(error) = pass {
-                debug!(?error, "an event led to no pass");
-            }
-            future::ready(())
-        })
-        .await;
+///
+/// A controller begins its passes once its store is complete, and asked to stop before, it waits for that
+/// for ever: nothing fills the store any more. No pass has begun then, so it is left as it is.
+async fn drain<K, T, E>(
+    passes: impl Stream<Item = Result<T, E>> + Send,
+    store: &Store<K>,
+    shutdown: &CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+    E: Debug,
+{
+    let to_the_end = passes.for_each(|pass| {
+        if let Err(error) = pass {
+            debug!(?error, "an event led to no pass");
+        }
+        future::ready(())
+    });
+    let stopped_before_it_began = async {
+        tokio::select! {
+            biased;
+            Ok(()) = store.wait_until_ready() => future::pending().await,
+            () = shutdown.cancelled() => {}
+        }
+    };
+    tokio::select! {
+        () = to_the_end => {}
+        () = stopped_before_it_began => {}
+    }
 }

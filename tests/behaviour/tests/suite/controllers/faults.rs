@@ -1,7 +1,10 @@
 //! An API server that fails. Only the embedded one does so on request; time is held still, so that waits
 //! take none.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use http::StatusCode;
 use kaos_apiserver::{Call, Fault};
@@ -122,4 +125,29 @@ async fn watches_that_are_refused_for_a_while_hold_up_no_other() {
     assert_eq!(world.names("deployments").await, [""; 0]);
     faults.stop();
     world.ready("modelapis", "models").await;
+}
+
+/// Controllers that are told to stop while the server is silent: at their first question, and when they wait
+/// for the first complete list of each kind.
+#[tokio::test(start_paused = true)]
+async fn a_stop_is_heard_before_anything_was_listed() {
+    for answered in [0, 3] {
+        let faults = Faults::default();
+        let mut world = World::start_with_faults(faults.clone()).await;
+        let asked = AtomicUsize::new(0);
+        let silence = Fault::Delay(Duration::from_secs(3_600));
+        let injection = faults.inject(usize::MAX, silence, move |call| {
+            call.group == "kaos.tools" && asked.fetch_add(1, Ordering::Relaxed) >= answered
+        });
+        // The first restart meets the silence, the second has to end what waits in it.
+        world.restart_controllers().await;
+        while injection.fired() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let stopped = tokio::time::timeout(Duration::from_secs(60), world.restart_controllers()).await;
+        assert!(
+            stopped.is_ok(),
+            "the controllers did not stop, {answered} answers after their start"
+        );
+    }
 }
