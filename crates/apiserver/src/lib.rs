@@ -12,6 +12,7 @@
 //! Not here: admission webhooks, RBAC, conversion between versions, aggregation. A kind or a verb
 //! that is not served is refused by name.
 
+mod accept;
 mod backend;
 mod builtin;
 mod crd;

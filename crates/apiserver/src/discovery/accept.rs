@@ -1,29 +1,16 @@
 //! Which form of the resource lists a client wants.
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
+
+use crate::accept::{Form, ranges};
 
 /// The media type of aggregated discovery.
 pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Whether the client prefers all groups in one document.
 pub(super) fn aggregated(headers: &HeaderMap) -> bool {
-    let values = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    for range in values.flat_map(|value| value.split(',')) {
-        let mut parts = range.split(';').map(str::trim);
-        if !matches!(parts.next(), Some("application/json" | "application/*" | "*/*")) {
-            continue;
-        }
-        let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let parameter = |name: &str| {
-            parameters
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| *value)
-        };
-        match (parameter("as"), parameter("g"), parameter("v")) {
+    for form in ranges(headers).filter_map(Form::of) {
+        match (form.kind, form.group, form.version) {
             (Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")) => return true,
             (None, _, _) => return false,
             // A form that is not served: the next range may be.
@@ -35,6 +22,8 @@ pub(super) fn aggregated(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::header;
+
     use super::*;
 
     fn wants(accept: &str) -> bool {

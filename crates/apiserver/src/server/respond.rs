@@ -5,7 +5,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Body, decode::JSON, full_body, query::Query, versions::in_version};
-use crate::{error::ApiError, resource::ResourceType, table};
+use crate::{
+    accept::{Form, ranges},
+    error::ApiError,
+    resource::ResourceType,
+    table,
+};
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,29 +37,14 @@ impl Shape {
     /// # Errors
     /// Where the caller takes none of what is served: it wants protobuf only, for example.
     pub(crate) fn negotiate(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
-        let mut accepted = headers
-            .get_all(header::ACCEPT)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|v| v.split(','))
-            .peekable();
+        let mut accepted = ranges(headers).peekable();
         if accepted.peek().is_none() {
             return Ok(Self::Full);
         }
         for range in accepted {
-            let mut parts = range.split(';').map(str::trim);
-            if !matches!(parts.next(), Some("application/json" | "application/*" | "*/*")) {
-                continue;
-            }
-            let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-            let parameter = |name: &str| {
-                parameters
-                    .iter()
-                    .find(|(key, _)| *key == name)
-                    .map(|(_, value)| *value)
-            };
-            let meta_v1 = (parameter("g"), parameter("v")) == (Some("meta.k8s.io"), Some("v1"));
-            match parameter("as") {
+            let Some(form) = Form::of(range) else { continue };
+            let meta_v1 = (form.group, form.version) == (Some("meta.k8s.io"), Some("v1"));
+            match form.kind {
                 None => return Ok(Self::Full),
                 Some("PartialObjectMetadata" | "PartialObjectMetadataList") if meta_v1 => {
                     return Ok(Self::Metadata);
