@@ -62,6 +62,13 @@ fn resources_are_shown_in_every_form() -> Result<()> {
         &["get", "mcps", "-o", "name"],
         &["mcpserver.kaos.tools/calculator"],
     )?;
+    // The tools are listed off the controller's passes, a moment after the server is ready.
+    let listed = "--for=jsonpath={.status.availableTools[0]}=multiply";
+    says(
+        &folder,
+        &["wait", listed, "mcpserver/calculator", "--timeout=60s"],
+        &["condition met"],
+    )?;
     says(
         &folder,
         &[
