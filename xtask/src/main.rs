@@ -6,6 +6,7 @@ mod bench;
 mod builtin_schemas;
 mod check;
 mod cluster;
+mod external;
 mod generate;
 mod process;
 mod report;
@@ -45,7 +46,7 @@ enum Task {
         check: bool,
     },
     /// Measure the figures of the release build on this machine
-    Bench,
+    Bench(bench::Options),
     /// A real etcd, API server and kube-controller-manager for tests, on loopback ports
     #[command(subcommand)]
     Cluster(ClusterTask),
@@ -107,7 +108,7 @@ fn run(task: Task) -> Result<()> {
         Task::Check => check::run(&workspace),
         Task::Test(options) => test::run(&workspace, options),
         Task::Generate { check } => run_generate(&workspace, if check { Mode::Check } else { Mode::Write }),
-        Task::Bench => bench::run(&workspace),
+        Task::Bench(options) => bench::run(&workspace, &options),
         Task::Cluster(task) => run_cluster_task(&workspace, task),
         Task::Tied { .. } => Ok(()),
     }

@@ -17,8 +17,10 @@ use crate::{check, workspace};
 
 /// The tests of the built binary.
 pub(crate) const PRODUCT: &str = "tests/product";
-/// The tests that run on the embedded and on a real API server.
-const BEHAVIOUR: &str = "tests/behaviour";
+/// The packages whose tests run on the embedded and on a real API server.
+const BEHAVIOUR: [&str; 2] = ["tests/behaviour", "crates/gateway"];
+/// The controllers, disturbed at every write.
+const PERTURB: &str = "tests/perturb";
 
 /// The steps that need the build.
 const AFTER_BUILD: [&str; 6] = [
@@ -33,8 +35,8 @@ const AFTER_BUILD: [&str; 6] = [
 /// What to run beyond, or short of, the usual.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct Options {
-    /// Also what does not fit every run: known vulnerabilities of dependencies (a database is downloaded), and
-    /// the product's tests on the release build
+    /// Also what does not fit every run: known vulnerabilities of dependencies (a database is downloaded), every
+    /// perturbation of the controllers, and the product's tests on the release build
     #[arg(long)]
     full: bool,
     /// Leave out the tests on a real API server; refused in CI
@@ -71,14 +73,15 @@ fn run_built(workspace: &Workspace, options: Options, report: &mut Report, suite
         Ok(Done::Ok)
     });
     report.step("tests", || {
-        Ok(Done::Tested(suites.run_except(&[PRODUCT, BEHAVIOUR])?))
+        let elsewhere: Vec<&str> = BEHAVIOUR.into_iter().chain([PRODUCT]).collect();
+        Ok(Done::Tested(suites.run_except(&elsewhere)?))
     });
     report.step("documentation tests", || {
         Ok(Done::Tested(suites::run_documentation_tests(workspace)?))
     });
     let mut embedded = 0;
     report.step("embedded API server", || {
-        let tally = suites.run(BEHAVIOUR, &[])?;
+        let tally = run_behaviour(suites, &[])?;
         embedded = tally.total();
         Ok(Done::Tested(tally))
     });
@@ -117,6 +120,11 @@ fn run_built(workspace: &Workspace, options: Options, report: &mut Report, suite
         )?))
     });
     if options.full {
+        report.step("every perturbation", || {
+            Ok(Done::Tested(
+                suites.run(PERTURB, &[("KAOS_PERTURB_FULL", PathBuf::from("1"))])?,
+            ))
+        });
         report.step("product, release build", || {
             process::run(
                 workspace
@@ -148,7 +156,15 @@ fn run_on_real_server(workspace: &Workspace, suites: &Suites, programs: &Cluster
     let cluster = Cluster::of_this_process(workspace)?;
     cluster.up(Level::Controllers, programs, ClusterLifetime::TiedToThisProcess)?;
     eprintln!("{}", cluster::describe(&cluster, programs)?);
-    suites.run(BEHAVIOUR, &[("KAOS_TEST_KUBECONFIG", cluster.kubeconfig())])
+    run_behaviour(suites, &[("KAOS_TEST_KUBECONFIG", cluster.kubeconfig())])
+}
+
+fn run_behaviour(suites: &Suites, variables: &[(&str, PathBuf)]) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for package in BEHAVIOUR {
+        tally.add(suites.run(package, variables)?);
+    }
+    Ok(tally)
 }
 
 fn run_product(
@@ -163,5 +179,11 @@ fn run_product(
     }
     let python = python::environment(workspace, "tests/product/requirements.txt")?.required()?;
     variables.push(("KAOS_TEST_PYTHON", python));
+    // A fresh one: the operator is to find nothing of KAOS.
+    let cluster = Cluster::of_this_process(workspace)?;
+    if let Some(programs) = programs {
+        cluster.up(Level::Controllers, programs, ClusterLifetime::TiedToThisProcess)?;
+        variables.push(("KAOS_TEST_KUBECONFIG", cluster.kubeconfig()));
+    }
     suites.run(PRODUCT, &variables)
 }

@@ -5,22 +5,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{model::Model, pace::Pace, tools::Toolbox};
+use crate::{model::Model, pace::Pace, peers::Peers, tools::Toolbox};
 
-/// The model and the tools. Their state is looked at in the background, never while somebody asks for it.
+/// The model and the tools, whose state is looked at in the background, never while somebody asks for it; and
+/// the peers, which the agent can answer without.
 pub(crate) struct Dependencies {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) tools: Arc<Toolbox>,
+    pub(crate) peers: Arc<Peers>,
     /// Why the model cannot be asked, as of the last look.
     model_missing: Mutex<Option<String>>,
 }
 
 impl Dependencies {
-    pub(crate) fn new(model: Arc<dyn Model>, tools: Arc<Toolbox>) -> Self {
+    pub(crate) fn new(model: Arc<dyn Model>, tools: Arc<Toolbox>, peers: Arc<Peers>) -> Self {
         let unknown = "the model API was not asked yet".to_owned();
         Self {
             model,
             tools,
+            peers,
             model_missing: Mutex::new(Some(unknown)),
         }
     }

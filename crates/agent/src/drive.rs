@@ -7,10 +7,13 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt, stream};
 use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, ChunkAccumulator, Usage};
+use kaos_telemetry::{Operation, TraceContext};
 use serde_json::Value;
 
 use crate::{
     model::{ChunkStream, Model, ModelError},
+    operations::{Operations, answered, used},
+    peers::{Hop, Peers},
     run::{AgentRun, Invocation, Outcome, Step, ToolResult},
     tools::Toolbox,
 };
@@ -23,8 +26,14 @@ const CALLS_AT_ONCE: usize = 16;
 pub(crate) struct Means {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) tools: Arc<Toolbox>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) operations: Arc<Operations>,
+    /// The way that the request came.
+    pub(crate) hop: Hop,
     /// How long one tool call may take.
     pub(crate) tool_timeout: Duration,
+    /// How long another agent may take to answer.
+    pub(crate) delegation_timeout: Duration,
 }
 
 /// Something that happened in a run.
@@ -37,7 +46,7 @@ pub(crate) enum Event {
     /// A call has its result.
     ToolResult {
         step: u32,
-        tool: String,
+        invocation: Invocation,
         result: ToolResult,
     },
     /// The run is done. Nothing follows.
@@ -48,16 +57,24 @@ pub(crate) enum Event {
     },
 }
 
-/// Drives `run` to its end.
-pub(crate) fn drive(mut run: AgentRun, means: Means) -> impl Stream<Item = Event> + Send {
+/// Drives `run` to its end, which is that of `whole`.
+pub(crate) fn drive(mut run: AgentRun, means: Means, whole: Operation) -> impl Stream<Item = Event> + Send {
     async_stream::stream! {
+        // The step that is going on: a question to the model and the calls that it leads to.
+        let mut part: Option<Operation> = None;
         loop {
             let step = run.step();
             match run.next_step() {
                 Step::CallModel(request) => {
+                    if let Some(last) = part.take() {
+                        last.succeed();
+                    }
+                    let this = means.operations.step(whole.context(), step, run.max_steps());
+                    let asking = means.operations.model(this.context(), &request);
+                    part = Some(this);
                     let mut answer = ChunkAccumulator::new();
                     let mut failure = None;
-                    match ask(&means, *request, step).await {
+                    match ask(&means, *request, step, asking.context()).await {
                         Err(error) => failure = Some(error),
                         Ok(mut chunks) => {
                             while let Some(chunk) = chunks.next().await {
@@ -75,32 +92,45 @@ pub(crate) fn drive(mut run: AgentRun, means: Means) -> impl Stream<Item = Event
                     }
                     if let Some(error) = failure {
                         tracing::warn!(step, %error, "the model gave no answer");
+                        asking.fail(error.kind(), &error);
                         run.model_failed(error.to_string());
                         continue;
                     }
-                    for (invocation, result) in feed(&mut run, answer.into_response()) {
-                        // Perhaps the model knows better than the list of tools does.
-                        means.tools.refresh_soon();
-                        let tool = invocation.tool.clone();
-                        yield Event::ToolCall { step, invocation };
-                        yield Event::ToolResult { step, tool, result };
+                    let answer = answer.into_response();
+                    answered(&asking, &answer);
+                    asking.succeed();
+                    for (invocation, result) in feed(&mut run, answer) {
+                        if invocation.delegation.is_none() {
+                            // Perhaps the model knows better than the list of tools does.
+                            means.tools.refresh_soon();
+                        }
+                        yield Event::ToolCall { step, invocation: invocation.clone() };
+                        yield Event::ToolResult { step, invocation, result };
                     }
                 }
                 Step::CallTools(invocations) => {
+                    let trace = part.as_ref().unwrap_or(&whole).context().clone();
                     for invocation in &invocations {
                         yield Event::ToolCall { step, invocation: invocation.clone() };
                     }
-                    let calls = invocations.into_iter().map(|invocation| call(&means, invocation));
+                    let calls: Vec<_> = invocations
+                        .into_iter()
+                        .map(|invocation| {
+                            let task = invocation.delegation.as_ref().map(|task| run.delegated(task));
+                            call(&means, invocation, task, &trace)
+                        })
+                        .collect();
                     let mut calls = stream::iter(calls).buffer_unordered(CALLS_AT_ONCE);
                     while let Some((invocation, result)) = calls.next().await {
                         tracing::debug!(step, tool = invocation.tool, is_error = result.is_error, "tool answered");
                         if let Err(error) = run.tool_answered(&invocation.id, result.clone()) {
                             run.model_failed(error.to_string());
                         }
-                        yield Event::ToolResult { step, tool: invocation.tool, result };
+                        yield Event::ToolResult { step, invocation, result };
                     }
                 }
                 Step::Done(outcome) => {
+                    end(part, whole, &outcome, run.usage());
                     yield Event::Finished { step, outcome, usage: run.usage().clone() };
                     return;
                 }
@@ -109,14 +139,33 @@ pub(crate) fn drive(mut run: AgentRun, means: Means) -> impl Stream<Item = Event
     }
 }
 
-async fn ask(means: &Means, request: ChatRequest, step: u32) -> Result<ChunkStream, ModelError> {
+/// Ends the last step and the whole.
+fn end(part: Option<Operation>, whole: Operation, outcome: &Outcome, usage: &Usage) {
+    used(&whole, usage);
+    if let Outcome::ModelFailed { reason } = outcome {
+        let ends = part.into_iter().chain([whole]);
+        return ends.for_each(|operation| operation.fail("model_failed", reason));
+    }
+    part.into_iter().for_each(Operation::succeed);
+    match outcome {
+        Outcome::StepsExhausted { .. } => whole.fail("steps_exhausted", outcome.text()),
+        Outcome::Answered { .. } | Outcome::ModelFailed { .. } => whole.succeed(),
+    }
+}
+
+async fn ask(
+    means: &Means,
+    request: ChatRequest,
+    step: u32,
+    trace: &TraceContext,
+) -> Result<ChunkStream, ModelError> {
     tracing::debug!(
         step,
         model = request.model,
         messages = request.messages.len(),
         "asking the model"
     );
-    means.model.ask(request).await
+    means.model.ask(request, trace).await
 }
 
 /// Gives the run an answer it asked for; that it did not would be a mistake of this file.
@@ -127,21 +176,42 @@ fn feed(run: &mut AgentRun, answer: ChatResponse) -> Vec<(Invocation, ToolResult
     })
 }
 
-async fn call(means: &Means, invocation: Invocation) -> (Invocation, ToolResult) {
-    let arguments = match &invocation.arguments {
-        Value::Object(arguments) => arguments.clone(),
-        // The run only asks for calls whose arguments are an object.
-        other => {
-            return (
-                invocation.clone(),
-                ToolResult::failure(format_args!("{other} is not an object")),
-            );
-        }
+/// Calls a tool, or hands `task` to the agent that the tool stands for, as part of `trace`.
+async fn call(
+    means: &Means,
+    invocation: Invocation,
+    task: Option<ChatRequest>,
+    trace: &TraceContext,
+) -> (Invocation, ToolResult) {
+    let operations = &means.operations;
+    let (operation, result) = if let (Some(delegation), Some(request)) = (&invocation.delegation, task) {
+        let handing = operations.delegation(trace, &delegation.agent);
+        let (deadline, trace) = (means.delegation_timeout, handing.context());
+        let asked = means
+            .peers
+            .ask(&delegation.agent, &request, &means.hop, deadline, trace);
+        let result = asked.await;
+        (handing, result)
+    } else {
+        let calling = operations.tool(trace, &invocation.tool, &invocation.id);
+        let result = match &invocation.arguments {
+            Value::Object(arguments) => {
+                let (arguments, deadline, trace) = (arguments.clone(), means.tool_timeout, calling.context());
+                means
+                    .tools
+                    .call(&invocation.tool, arguments, deadline, operations, trace)
+                    .await
+            }
+            // The run only asks for calls whose arguments are an object.
+            other => ToolResult::failure(format_args!("{other} is not an object")),
+        };
+        (calling, result)
     };
-    let result = means
-        .tools
-        .call(&invocation.tool, arguments, means.tool_timeout)
-        .await;
+    match (result.is_error, &invocation.delegation) {
+        (false, _) => operation.succeed(),
+        (true, None) => operation.fail("tool_error", &result.text),
+        (true, Some(_)) => operation.fail("delegation_failed", &result.text),
+    }
     (invocation, result)
 }
 

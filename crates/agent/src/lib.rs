@@ -1,15 +1,20 @@
-//! The agent: answers the Chat Completions API by asking a model and calling the tools of MCP servers until
-//! the model has an answer.
+//! The agent: answers the Chat Completions API by asking a model, calling the tools of MCP servers and handing
+//! tasks to other agents until the model has an answer.
 //!
 //! [`run`] is the loop itself, a state machine without I/O. Around it: the model's client, the toolbox, the
-//! driver that does the steps, and the HTTP server. The agent knows nothing of Kubernetes: its environment
-//! tells it what it is ([`Config`]).
+//! peers, the driver that does the steps, the memory of what happened, and the HTTP server. The agent knows
+//! nothing of Kubernetes: its environment tells it what it is ([`Config`]).
 
+mod bounded;
 mod config;
 mod dependencies;
 mod drive;
+mod http_client;
+mod memory;
 mod model;
+mod operations;
 mod pace;
+mod peers;
 pub mod run;
 mod server;
 #[cfg(test)]
@@ -19,14 +24,17 @@ mod tools;
 use std::{io, sync::Arc};
 
 use kaos_seams::Seams;
+use kaos_telemetry::Telemetry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{Config, ConfigError, McpServer};
+pub use config::{Config, ConfigError, McpServer, PeerAgent};
+pub use memory::Limits;
 
 use crate::{
     dependencies::Dependencies,
-    model::{Model, ModelClient},
+    model::{ModelClient, mock::MockedModel},
+    peers::{PeerClient, PeerSource, Peers},
     server::App,
     tools::{McpSource, ToolSource, Toolbox},
 };
@@ -45,13 +53,22 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// No HTTP client for a peer could be made.
+    #[error("HTTP client for the agent {name} cannot be set up: {reason}")]
+    Peer {
+        /// The peer.
+        name: String,
+        /// Why.
+        #[source]
+        reason: reqwest::Error,
+    },
     /// The listener failed.
     #[error("agent cannot serve: {0}")]
     Serve(#[source] io::Error),
 }
 
 /// Serves the agent on `listener` until `shutdown`; answers that have begun may then end within
-/// [`Config::shutdown_grace`].
+/// [`Config::shutdown_grace`]. What it does is told to `telemetry`, which is left on.
 ///
 /// A TLS provider must be installed before (`kaos_telemetry::install_crypto_provider`).
 ///
@@ -61,11 +78,12 @@ pub async fn serve(
     config: Config,
     listener: TcpListener,
     seams: Seams,
+    telemetry: Telemetry,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     let model =
         ModelClient::new(&config.model_api_url, config.model_timeout, seams.clone()).map_err(Error::Model)?;
-    let model: Arc<dyn Model> = Arc::new(model);
+    let model = MockedModel::before(Arc::new(model), config.mock_responses.clone());
     let mut sources: Vec<Arc<dyn ToolSource>> = Vec::new();
     for server in config.mcp_servers.iter().filter(|_| config.enable_tools) {
         let source = McpSource::new(server, &seams).map_err(|error| Error::McpServer {
@@ -74,8 +92,21 @@ pub async fn serve(
         })?;
         sources.push(Arc::new(source));
     }
-    let dependencies = Arc::new(Dependencies::new(model, Arc::new(Toolbox::new(sources))));
-    server::serve(App::new(config, dependencies, seams), listener, shutdown)
-        .await
-        .map_err(Error::Serve)
+    let mut peers: Vec<Arc<dyn PeerSource>> = Vec::new();
+    for peer in config.peers.iter().filter(|_| config.enable_delegation) {
+        let client = PeerClient::new(peer, &config.name, seams.clone()).map_err(|reason| Error::Peer {
+            name: peer.name.clone(),
+            reason,
+        })?;
+        peers.push(Arc::new(client));
+    }
+    let peers = Arc::new(Peers::new(config.name.clone(), peers));
+    let dependencies = Arc::new(Dependencies::new(model, Arc::new(Toolbox::new(sources)), peers));
+    server::serve(
+        App::new(config, dependencies, seams, telemetry),
+        listener,
+        shutdown,
+    )
+    .await
+    .map_err(Error::Serve)
 }

@@ -1,4 +1,4 @@
-//! A scripted model and a scripted server of tools, for the tests of this crate.
+//! A scripted model, a scripted server of tools and a scripted peer, for the tests of this crate.
 
 use std::{
     collections::VecDeque,
@@ -9,11 +9,13 @@ use std::{
 use async_trait::async_trait;
 use kaos_mcp::client::{ClientError, ToolInfo, ToolOutcome};
 use kaos_openai::ChatRequest;
+use kaos_telemetry::TraceContext;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use crate::{
     model::{ChunkStream, Model, ModelError},
+    peers::{Card, Hop, PeerError, PeerSource},
     tools::ToolSource,
 };
 
@@ -79,7 +81,7 @@ pub(crate) fn gone() -> ModelError {
 
 #[async_trait]
 impl Model for ScriptedModel {
-    async fn ask(&self, request: ChatRequest) -> Result<ChunkStream, ModelError> {
+    async fn ask(&self, request: ChatRequest, _trace: &TraceContext) -> Result<ChunkStream, ModelError> {
         self.asked.lock().unwrap().push(request);
         let script = self
             .scripts
@@ -186,6 +188,7 @@ impl ToolSource for ScriptedTools {
         tool: &str,
         arguments: Map<String, Value>,
         _deadline: Duration,
+        _trace: &TraceContext,
     ) -> Result<ToolOutcome, ClientError> {
         self.reach()?;
         let known = self
@@ -219,5 +222,64 @@ impl ToolSource for ScriptedTools {
             }
             Some(Tool::Long(size)) => text("é".repeat(size / 2)),
         })
+    }
+}
+
+/// An agent that answers every task with what it was asked, for as long as it takes.
+#[derive(Default)]
+pub(crate) struct ScriptedPeer {
+    name: &'static str,
+    /// Why it cannot be reached.
+    pub(crate) away: Mutex<Option<&'static str>>,
+    /// How long it takes to answer anything.
+    pub(crate) takes: Mutex<Duration>,
+    pub(crate) answer: Mutex<Option<String>>,
+    pub(crate) cards: Mutex<usize>,
+    pub(crate) asked: Mutex<Vec<(ChatRequest, Hop)>>,
+    pub(crate) traces: Mutex<Vec<TraceContext>>,
+}
+
+impl ScriptedPeer {
+    pub(crate) fn new(name: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            ..Self::default()
+        })
+    }
+
+    async fn reach(&self) -> Result<(), PeerError> {
+        let takes = *self.takes.lock().unwrap();
+        sleep(takes).await;
+        self.away.lock().unwrap().map_or(Ok(()), |reason| {
+            Err(PeerError::Unreachable {
+                url: format!("http://{}/", self.name),
+                reason: reason.to_owned(),
+            })
+        })
+    }
+}
+
+#[async_trait]
+impl PeerSource for ScriptedPeer {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    async fn card(&self) -> Result<Card, PeerError> {
+        *self.cards.lock().unwrap() += 1;
+        self.reach().await?;
+        Ok(Card {
+            name: format!("the-real-{}", self.name),
+            description: format!("what {} does", self.name),
+        })
+    }
+
+    async fn ask(&self, request: &ChatRequest, hop: &Hop, trace: &TraceContext) -> Result<String, PeerError> {
+        self.asked.lock().unwrap().push((request.clone(), hop.clone()));
+        self.traces.lock().unwrap().push(trace.clone());
+        self.reach().await?;
+        let answer = self.answer.lock().unwrap().clone();
+        let task = request.messages.last().map(kaos_openai::Message::text);
+        Ok(answer.unwrap_or_else(|| format!("{} did: {}", self.name, task.unwrap_or_default())))
     }
 }

@@ -10,6 +10,7 @@ use kaos_agent::Config;
 use kaos_mcp::server::ToolServerConfig;
 use kaos_openai::{ChatChunk, ChatRequest, Delta, FinishReason, Role, ToolCallDelta, sse};
 use kaos_seams::{FixedDialer, Seams};
+use kaos_telemetry::Telemetry;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -131,6 +132,7 @@ impl Running {
             config,
             agent_listener,
             seams,
+            Telemetry::off(),
             shutdown.clone(),
         )));
         Self {

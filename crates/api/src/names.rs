@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The port that every container listens on, and the first port of every Service.
+/// The port that containers listen on, except Ollama's ([`OLLAMA_PORT`]), and the first port of their Services.
 pub const PORT: u16 = 8000;
 /// The second port of every Service, which leads to the same container port.
 pub const HTTP_PORT: u16 = 80;
@@ -28,6 +28,29 @@ pub const LINKED_MODEL_API: &str = "modelapi";
 pub fn linked_mcp_server(name: &str) -> String {
     format!("mcpserver.{name}")
 }
+
+/// The key of `status.linkedResources` of an Agent under which the peer called `name` stands.
+pub fn linked_agent(name: &str) -> String {
+    format!("agent.{name}")
+}
+
+/// The port that Ollama listens on.
+pub const OLLAMA_PORT: u16 = 11434;
+
+/// The ConfigMap of the operator's namespace with the runtimes that an MCPServer may name.
+pub const RUNTIMES_CONFIG_MAP: &str = "kaos-mcp-runtimes";
+/// The key of [`RUNTIMES_CONFIG_MAP`] with the runtimes as YAML.
+pub const RUNTIMES_KEY: &str = "runtimes.yaml";
+/// The runtime of an MCPServer that is whatever image it names.
+pub const CUSTOM_RUNTIME: &str = "custom";
+
+/// The finalizers that the operator of KAOS in Go put on its resources. Nothing here needs one: what belongs to
+/// a resource goes with it by its owner references.
+pub const FORMER_FINALIZERS: [&str; 3] = [
+    "kaos.tools/agent-finalizer",
+    "kaos.tools/modelapi-finalizer",
+    "kaos.tools/mcpserver-finalizer",
+];
 
 /// A kind of resource, for what differs between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +88,25 @@ impl Kind {
         format!("{}-{name}", self.label())
     }
 
+    /// What the paths and names of routes call the kind.
+    pub fn route_type(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::ModelApi => "modelapi",
+            Self::McpServer => "mcp",
+        }
+    }
+
+    /// The name of the HTTPRoute of the resource called `name`.
+    pub fn route(self, name: &str) -> String {
+        format!("{}-{name}", self.route_type())
+    }
+
+    /// The path prefix under which a Gateway serves the resource called `name`.
+    pub fn route_path(self, namespace: &str, name: &str) -> String {
+        format!("/{namespace}/{}/{name}", self.route_type())
+    }
+
     /// The labels by which the pods of the resource called `name` are selected.
     pub fn selector(self, name: &str) -> BTreeMap<String, String> {
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
@@ -98,15 +140,15 @@ pub fn litellm_config(name: &str) -> String {
 pub(crate) const NAME_RULE_AGENT: &str =
     "size(self.metadata.name) <= 57 && !self.metadata.name.contains('.')";
 pub(crate) const NAME_MESSAGE_AGENT: &str =
-    "the name of an Agent is part of its Service's name: use at most 57 characters and no dot";
+    "metadata.name is part of the name of a Service: use at most 57 characters and no dot";
 pub(crate) const NAME_RULE_MODEL_API: &str =
     "size(self.metadata.name) <= 54 && !self.metadata.name.contains('.')";
 pub(crate) const NAME_MESSAGE_MODEL_API: &str =
-    "the name of a ModelAPI is part of its Service's name: use at most 54 characters and no dot";
+    "metadata.name is part of the name of a Service: use at most 54 characters and no dot";
 pub(crate) const NAME_RULE_MCP_SERVER: &str =
     "size(self.metadata.name) <= 53 && !self.metadata.name.contains('.')";
 pub(crate) const NAME_MESSAGE_MCP_SERVER: &str =
-    "the name of an MCPServer is part of its Service's name: use at most 53 characters and no dot";
+    "metadata.name is part of the name of a Service: use at most 53 characters and no dot";
 
 #[cfg(test)]
 mod tests {

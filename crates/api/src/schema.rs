@@ -1,7 +1,12 @@
 //! What is changed about generated schemas, and the defaults that they name.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
 use schemars::Schema;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Takes the descriptions out of an embedded Kubernetes type, except its own.
 ///
@@ -30,6 +35,137 @@ fn strip(value: &mut Value, names: bool) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| strip(item, false)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Makes the schema of an embedded Kubernetes type that of a patch of it: nothing is required but what tells
+/// list items apart, every value may be null, and every object may carry the directive `$patch`.
+pub(crate) fn patch(schema: &mut Schema) {
+    embedded(schema);
+    if let Some(object) = schema.as_object_mut() {
+        let mut value = Value::Object(std::mem::take(object));
+        make_patch(&mut value);
+        if let Value::Object(patched) = value {
+            *object = patched;
+        }
+    }
+}
+
+/// The properties by which items of a pod's lists are told apart.
+const MERGE_KEYS: [&str; 7] = [
+    "containerPort",
+    "devicePath",
+    "ip",
+    "mountPath",
+    "name",
+    "topologyKey",
+    "uid",
+];
+
+fn make_patch(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else {
+        return;
+    };
+    object.remove("required");
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = object.get_mut(key) {
+            make_patch(inner);
+        }
+    }
+    if let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) {
+        for (name, property) in properties.iter_mut() {
+            make_patch(property);
+            if let Some(property) = property.as_object_mut()
+                && !MERGE_KEYS.contains(&name.as_str())
+            {
+                property.remove("default");
+                property.insert("nullable".to_owned(), Value::Bool(true));
+            }
+        }
+        let directive = json!({"type": "string", "enum": ["delete", "merge", "replace"]});
+        properties.insert("$patch".to_owned(), directive);
+    }
+}
+
+/// Of environment variables, as [`embedded`]: refuses what the container could not be given.
+pub(crate) fn env(schema: &mut Schema) {
+    embedded(schema);
+    let rules = json!([{
+        "rule": "!has(self.value) || self.value == '' || !has(self.valueFrom)",
+        "message": "a variable has either value or valueFrom: remove one of them",
+        "fieldPath": ".valueFrom",
+    }]);
+    // Not rules: their cost would need a bound on the number of variables.
+    for bound in ["minProperties", "maxProperties"] {
+        set(schema, "/items/properties/valueFrom", bound, json!(1));
+    }
+    set(schema, "/items/properties/name", "pattern", json!("^[^=]+$"));
+    set(schema, "/items", "x-kubernetes-validations", rules);
+}
+
+/// Of a key in a Secret or ConfigMap, as [`embedded`]: both names have to name something.
+pub(crate) fn key_ref(schema: &mut Schema) {
+    embedded(schema);
+    for property in ["name", "key"] {
+        set(schema, &format!("/properties/{property}"), "minLength", json!(1));
+    }
+}
+
+/// Of requested and limited resources, as [`embedded`]: refuses what is no quantity.
+pub(crate) fn resources(schema: &mut Schema) {
+    embedded(schema);
+    for amounts in ["requests", "limits"] {
+        let amounts = format!("/properties/{amounts}");
+        let amount = format!("{amounts}/additionalProperties");
+        let rules = json!([{
+            "rule": "isQuantity(string(self))",
+            "message": "not an amount: write a number with or without a unit, such as 500m, 2 or 1Gi",
+        }]);
+        // Without bounds the API server reckons with megabytes of text, and refuses the rule.
+        set(schema, &amounts, "maxProperties", json!(100));
+        set(schema, &amount, "maxLength", json!(64));
+        set(schema, &amount, "x-kubernetes-validations", rules);
+    }
+    // As in the Deployment that they become part of.
+    set(
+        schema,
+        "/properties/claims",
+        "x-kubernetes-list-type",
+        json!("map"),
+    );
+    set(
+        schema,
+        "/properties/claims",
+        "x-kubernetes-list-map-keys",
+        json!(["name"]),
+    );
+}
+
+fn set(schema: &mut Schema, pointer: &str, key: &str, value: Value) {
+    if let Some(node) = schema.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        node.insert(key.to_owned(), value);
+    }
+}
+
+/// Puts each paragraph of a description on one line: where it breaks is up to who shows it.
+pub(crate) fn unwrap_descriptions(schema: &mut JSONSchemaProps) {
+    if let Some(description) = &mut schema.description {
+        let paragraphs: Vec<String> = description
+            .split("\n\n")
+            .map(|paragraph| paragraph.split('\n').collect::<Vec<_>>().join(" "))
+            .collect();
+        *description = paragraphs.join("\n\n");
+    }
+    schema
+        .properties
+        .iter_mut()
+        .flat_map(BTreeMap::values_mut)
+        .for_each(unwrap_descriptions);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        unwrap_descriptions(items);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        unwrap_descriptions(values);
     }
 }
 

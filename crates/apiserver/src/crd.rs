@@ -3,16 +3,20 @@
 //! A definition is checked and its names accepted while it is stored, so that the resource is served by the
 //! time the answer arrives. The defaults, conditions and messages are those of apiextensions-apiserver.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     error::Cause,
     registry::Registry,
     resource::{Column, ColumnSource, ResourceType, ScalePaths},
-    schema::Schema,
+    schema::{FieldError, Schema},
     server::{meta, time_text},
 };
 
@@ -182,6 +186,27 @@ fn check(definition: &Value, current: Option<&Value>) -> Vec<Cause> {
     causes
 }
 
+/// How many parsed schemas are kept; there are as many as versions of definitions, which are few.
+const KEPT: usize = 64;
+
+/// The schema, parsed once in a process for each text of it: a definition is checked, then served, and checked
+/// again with each change of its status. Large ones, such as that of a pod, take their time.
+fn parsed(schema: &Value) -> Result<Schema, Vec<FieldError>> {
+    static PARSED: Mutex<BTreeMap<[u8; 32], Schema>> = Mutex::new(BTreeMap::new());
+    let digest: [u8; 32] = Sha256::digest(schema.to_string()).into();
+    let known = || PARSED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(schema) = known().get(&digest) {
+        return Ok(schema.clone());
+    }
+    let schema = Schema::from_crd(schema)?;
+    let mut known = known();
+    if known.len() >= KEPT {
+        known.clear();
+    }
+    known.insert(digest, schema.clone());
+    Ok(schema)
+}
+
 fn check_version(index: usize, version: &Value, schema_field: &str) -> Vec<Cause> {
     let field = format!("spec.versions[{index}]");
     let mut causes = Vec::new();
@@ -195,7 +220,7 @@ fn check_version(index: usize, version: &Value, schema_field: &str) -> Vec<Cause
             "Required value: schemas are required",
         )),
         Some(schema) => {
-            if let Err(errors) = Schema::from_crd(schema) {
+            if let Err(errors) = parsed(schema) {
                 causes.extend(
                     errors
                         .into_iter()
@@ -331,7 +356,7 @@ fn resources(definition: &Value) -> Vec<ResourceType> {
         .filter(|version| version.get("served") == Some(&Value::Bool(true)))
         .filter_map(|version| {
             // A stored definition was checked; one that no longer passes is not served, and says so.
-            let schema = Schema::from_crd(version.pointer("/schema/openAPIV3Schema")?)
+            let schema = parsed(version.pointer("/schema/openAPIV3Schema")?)
                 .inspect_err(|errors| {
                     tracing::error!(
                         definition = meta::name(definition),

@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use kaos_local::Origin;
 
 /// Runs AI agents, their tools and their models, declared as Kubernetes resources: on this machine, with no
 /// cluster, or on any Kubernetes.
@@ -55,6 +56,14 @@ pub(crate) enum Command {
         /// The port of the Kubernetes API on 127.0.0.1. Without it: the last one while it is free, else any.
         #[arg(long, value_name = "PORT")]
         port: Option<u16>,
+        /// The port of the gateway on 127.0.0.1, the one address of everything that has a route.
+        ///
+        /// Without it: the one of this data folder, chosen at its first start: 8888, or the next that is free.
+        #[arg(long, value_name = "PORT")]
+        gateway_port: Option<u16>,
+        /// Let web pages of this origin call the gateway, such as http://localhost:3000. Repeatable.
+        #[arg(long, value_name = "ORIGIN")]
+        gateway_allow_origin: Vec<Origin>,
     },
     /// Stop the local instance and every process it started. Its objects stay.
     Down,
@@ -108,9 +117,17 @@ pub(crate) enum Command {
     },
 }
 
-/// The roles of the data plane.
+/// The roles of a cluster's pods.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Role {
+    /// The controllers, for the cluster of a kubeconfig or of the pod's ServiceAccount.
+    ///
+    /// Configured by its environment (DEFAULT_AGENT_IMAGE, GATEWAY_API_ENABLED, SYSTEM_NAMESPACE, ...): see
+    /// docs/operator.md.
+    Operator {
+        #[command(flatten)]
+        former: FormerFlags,
+    },
     /// An agent, configured by its environment (AGENT_NAME, MODEL_API_URL, MODEL_NAME, MCP_SERVERS, ...).
     Agent {
         #[command(flatten)]
@@ -129,6 +146,56 @@ pub(crate) enum Role {
         #[command(flatten)]
         listen: Listen,
     },
+    /// What stands beside Ollama in a pod: has it pull a model, and tells how far it is at /progress and /ready.
+    ModelPull {
+        /// The model, as Ollama names it: smollm2:135m.
+        #[arg(long, value_name = "MODEL")]
+        model: kaos_ollama::ModelName,
+        /// Where Ollama is.
+        #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:11434")]
+        ollama: String,
+        #[command(flatten)]
+        listen: Listen,
+    },
+}
+
+/// Flags of earlier operators of KAOS, which would do nothing here. They are known so that they can be refused
+/// with what to do instead.
+#[derive(Args, Debug)]
+pub(crate) struct FormerFlags {
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, value_name = "BOOL")]
+    leader_elect: Option<Option<String>>,
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    metrics_bind_address: Option<String>,
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    health_probe_bind_address: Option<String>,
+    #[arg(long, hide = true, value_name = "LEVEL")]
+    zap_log_level: Option<String>,
+}
+
+impl FormerFlags {
+    /// What to do in place of each flag that was given.
+    pub(crate) fn refusals(&self) -> Vec<&'static str> {
+        let wants_election = matches!(&self.leader_elect, Some(value) if value.as_deref() != Some("false"));
+        [
+            (wants_election, "--leader-elect: leaders are not elected yet; remove it, and run one operator"),
+            (
+                self.metrics_bind_address.is_some(),
+                "--metrics-bind-address: there are no metrics yet; remove it",
+            ),
+            (
+                self.health_probe_bind_address.is_some(),
+                "--health-probe-bind-address: there are no health probes yet; remove it, and those of the pod",
+            ),
+            (
+                self.zap_log_level.is_some(),
+                "--zap-log-level: write --log debug, or LOG_LEVEL=debug in the environment",
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(given, refusal)| given.then_some(refusal))
+        .collect()
+    }
 }
 
 /// Where a role listens.

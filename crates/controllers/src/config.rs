@@ -2,17 +2,24 @@
 
 use std::collections::BTreeMap;
 
-/// The configuration of the controllers. It does not change while they run.
+/// The configuration of the controllers. It does not change while they run; what may change is in the cluster
+/// (see [`Config::runtimes_from`]).
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The images of the generated containers.
     pub images: Images,
-    /// The runtimes that an MCPServer may name, by name.
+    /// The runtimes that an MCPServer may name, by name, where [`Config::runtimes_from`] has none of that name.
     pub runtimes: BTreeMap<String, Runtime>,
+    /// A ConfigMap with more runtimes. It need not exist, and is watched.
+    pub runtimes_from: Option<ConfigMapRef>,
     /// The DNS domain of the cluster, `cluster.local` on most.
     pub cluster_domain: String,
     /// `LOG_LEVEL` of the generated containers, such as `INFO`.
     pub log_level: String,
+    /// Telemetry of resources that do not say otherwise.
+    pub telemetry: TelemetryDefaults,
+    /// The Gateway that resources get routes through. Without one they get none.
+    pub gateway: Option<Gateway>,
 }
 
 /// The images of the generated containers.
@@ -24,6 +31,14 @@ pub struct Images {
     pub litellm: RoleImage,
     /// What runs a ModelAPI with the runtime `Native`.
     pub native_proxy: RoleImage,
+    /// What runs a ModelAPI of mode `Hosted`: Ollama.
+    pub ollama: RoleImage,
+    /// What has Ollama pull its model, and tells how far it is.
+    pub model_pull: RoleImage,
+    /// A Python with pip, for tool servers that are packages of PyPI.
+    pub python: RoleImage,
+    /// Node.js with npx, for tool servers that are packages of npm.
+    pub node: RoleImage,
 }
 
 /// An image, and what makes it take its role.
@@ -36,7 +51,7 @@ pub struct RoleImage {
 }
 
 /// What can serve the tools of an MCPServer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runtime {
     /// The image's name with its tag or digest.
     pub image: String,
@@ -46,4 +61,58 @@ pub struct Runtime {
     pub args: Vec<String>,
     /// The environment variable that carries an MCPServer's `params`. Without one the runtime takes none.
     pub params_env_var: Option<String>,
+    /// Variables that an MCPServer of this runtime has to set.
+    pub required_env: Vec<String>,
+}
+
+/// A ConfigMap by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigMapRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Telemetry of resources that do not say otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TelemetryDefaults {
+    /// Whether anything is sent.
+    pub enabled: bool,
+    /// The address of an OTLP collector (gRPC).
+    pub endpoint: Option<String>,
+}
+
+/// The Gateway that routes are attached to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// How long requests may take where a resource says nothing.
+    pub timeouts: RouteTimeouts,
+}
+
+/// How long requests may take, as Gateway API durations; `0s` is without limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteTimeouts {
+    /// To Agents.
+    pub agent: String,
+    /// To ModelAPIs.
+    pub model_api: String,
+    /// To MCPServers.
+    pub mcp_server: String,
+}
+
+impl Default for RouteTimeouts {
+    /// Those of the KAOS chart, the longest of the defaults that KAOS had in different places: an answer that
+    /// takes long is not cut off.
+    fn default() -> Self {
+        Self {
+            agent: "300s".to_owned(),
+            model_api: "120s".to_owned(),
+            mcp_server: "60s".to_owned(),
+        }
+    }
 }

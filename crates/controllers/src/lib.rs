@@ -1,8 +1,9 @@
-//! What Agents, ModelAPIs and MCPServers become: Deployments, Services and ConfigMaps, and a status.
+//! What Agents, ModelAPIs and MCPServers become: Deployments, Services, ConfigMaps and routes, and a status.
 //!
-//! One folder per kind, the same files in each: `resolve` reads what a resource refers to, `validate` makes
-//! of it a type that cannot be wrong, `build` the desired objects, `apply` the live ones, and `status` tells
-//! what was observed. Each step takes only what the step before it returned; `mod.rs` puts them in order.
+//! One folder per kind, the same steps in each: `resolve` reads what a resource refers to, `validate` makes of it a
+//! type that cannot be wrong, and `build` the desired objects. What happens to objects is the same for all kinds
+//! and stands in `common`: `apply` makes the live objects what was built, `status` tells what was observed, and
+//! `driver` puts the steps in order. Each step takes only what the step before it returned.
 //!
 //! The controllers speak the Kubernetes API and nothing else (except to the tool servers, whose tools they
 //! list). They do not know whether a cluster is behind it or the local node.
@@ -14,5 +15,7 @@ mod mcp_server;
 mod model_api;
 mod run;
 
-pub use config::{Config, Images, RoleImage, Runtime};
+pub use config::{
+    Config, ConfigMapRef, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults,
+};
 pub use run::{Error, run};

@@ -1,17 +1,22 @@
 //! The three controllers, put together and run.
+//!
+//! Each kind is watched once. What comes out of a watch is told to the controllers it concerns, as the names of
+//! the resources to look at.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt::Debug, hash::Hash, sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt, TryStreamExt, future};
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{ConfigMap, Service},
+use futures::{
+    FutureExt, Stream, StreamExt,
+    channel::mpsc::{self, UnboundedSender},
+    future::{self, BoxFuture},
+    stream,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kaos_api::{
-    names::{self, Kind},
+    GROUP, names,
     v1alpha1::{Agent, MCPServer, ModelAPI},
 };
-use kaos_kube_ext::watched;
+use kaos_kube_ext::{answer, controller_of, watched, watched_modified, watched_optional};
 use kaos_seams::Seams;
 use kube::{
     Client, Resource, ResourceExt,
@@ -27,24 +32,35 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::{
-    agent::{self, Agents, resolve},
-    common::{children::Children, context::Context},
+    agent::{
+        Agents, Peer,
+        resolve::{self, References},
+    },
+    common::{
+        children::{Children, Kept},
+        context::Context,
+        driver::{self, Driver, Workload},
+        leftovers::InOrder,
+    },
     config::Config,
-    mcp_server::{self, McpServers, tools::Tools},
-    model_api::{self, ModelApis},
+    mcp_server::{McpServers, registry::Registry, tools::Tools},
+    model_api::ModelApis,
 };
 
 /// How many resources of a kind are worked on at a time.
 const CONCURRENCY: u16 = 16;
 /// Events that come this close together lead to one pass.
 const DEBOUNCE: Duration = Duration::from_millis(5);
+/// How long the first passes wait to learn whether the API server serves routes.
+const ROUTES_KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why the controllers could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A kind is not installed, or may not be listed.
     #[error(
-        "cannot list {kind}: {source}; are the CustomResourceDefinitions installed, and may this user list them?"
+        "cannot list {kind}: {}; are the CustomResourceDefinitions installed, and may this user list them?",
+        answer(source)
     )]
     NotListed {
         /// The kind.
@@ -74,14 +90,22 @@ pub async fn run(
         installed = installed => installed?,
         () = shutdown.cancelled() => return Ok(()),
     }
-    let config = Arc::new(config);
     info!("controllers started");
-    future::join3(
-        model_apis(client.clone(), config.clone(), seams.clone(), shutdown.clone()),
-        mcp_servers(client.clone(), config.clone(), seams.clone(), shutdown.clone()),
-        agents(client, config, seams, shutdown),
-    )
-    .await;
+    let Controllers {
+        watches,
+        ready,
+        passes,
+    } = controllers(client, config, seams, &shutdown);
+    let work = async {
+        tokio::select! {
+            () = ready => passes.await,
+            () = shutdown.cancelled() => {}
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = watches => {}
+    }
     info!("controllers stopped");
     Ok(())
 }
@@ -100,159 +124,373 @@ where
     })
 }
 
-/// Everything that this project made for resources of `kind`.
-fn made_for(kind: Kind) -> watcher::Config {
-    let (ours, app) = (names::MANAGED_BY_LABEL, kind.label());
-    watcher::Config::default().labels(&format!("{ours}={},app={app}", names::MANAGER))
+/// All controllers, as futures that need one another.
+struct Controllers {
+    /// Reads the watches. Never ends.
+    watches: BoxFuture<'static, ()>,
+    /// Ends when everything that passes look at has been listed.
+    ready: BoxFuture<'static, ()>,
+    /// The passes, until they are told to stop.
+    passes: BoxFuture<'static, ()>,
 }
 
-fn controller_config() -> controller::Config {
-    controller::Config::default()
-        .concurrency(CONCURRENCY)
-        .debounce(DEBOUNCE)
-}
-
-/// Tells `gone` of objects that the store no longer has.
-fn tell_gone<K>(
-    store: Store<K>,
-    objects: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
-    gone: impl Fn(&K) + Send + 'static,
-) -> impl Stream<Item = Result<K, watcher::Error>> + Send + 'static
-where
-    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
-{
-    objects.inspect_ok(move |object| {
-        if store.get(&ObjectRef::from_obj(object)).is_none() {
-            gone(object);
-        }
-    })
-}
-
-async fn model_apis(client: Client, config: Arc<Config>, seams: Seams, shutdown: CancellationToken) {
-    let children_of = made_for(Kind::ModelApi);
-    let (store, objects) = watched::<ModelAPI>(client.clone(), watcher::Config::default());
-    let (deployments, deployment_events) = watched::<Deployment>(client.clone(), children_of.clone());
-    let (services, service_events) = watched::<Service>(client.clone(), children_of.clone());
-    let (_, config_map_events) = watched::<ConfigMap>(client.clone(), children_of);
-    let context = Arc::new(ModelApis {
-        shared: Context::new(client, model_api::MANAGER, config, seams),
-        children: Children {
-            deployments,
-            services,
-        },
-    });
-    let forget = context.clone();
-    let objects = tell_gone(store.clone(), objects, move |gone| forget.shared.forget(gone));
-    let passes = Controller::for_stream(objects, store.clone())
-        .with_config(controller_config())
-        .owns_stream(deployment_events)
-        .owns_stream(service_events)
-        .owns_stream(config_map_events)
-        .graceful_shutdown_on(shutdown.clone().cancelled_owned())
-        .run(model_api::reconcile, |_, never, _| match *never {}, context);
-    drain(passes, &store, &shutdown).await;
-}
-
-async fn mcp_servers(client: Client, config: Arc<Config>, seams: Seams, shutdown: CancellationToken) {
-    let children_of = made_for(Kind::McpServer);
-    let (store, objects) = watched::<MCPServer>(client.clone(), watcher::Config::default());
-    let (deployments, deployment_events) = watched::<Deployment>(client.clone(), children_of.clone());
-    let (services, service_events) = watched::<Service>(client.clone(), children_of);
-    let (tools, news) = Tools::new(seams.clone());
-    let context = Arc::new(McpServers {
-        shared: Context::new(client, mcp_server::MANAGER, config, seams),
-        children: Children {
-            deployments,
-            services,
-        },
-        tools,
-    });
-    let forget = context.clone();
-    let objects = tell_gone(store.clone(), objects, move |gone| {
-        forget.shared.forget(gone);
-        forget.tools.forget(&ObjectRef::from_obj(gone));
-    });
-    let passes = Controller::for_stream(objects, store.clone())
-        .with_config(controller_config())
-        .owns_stream(deployment_events)
-        .owns_stream(service_events)
-        .reconcile_on(news)
-        .graceful_shutdown_on(shutdown.clone().cancelled_owned())
-        .run(mcp_server::reconcile, |_, never, _| match *never {}, context);
-    drain(passes, &store, &shutdown).await;
-}
-
-async fn agents(client: Client, config: Arc<Config>, seams: Seams, shutdown: CancellationToken) {
-    let children_of = made_for(Kind::Agent);
-    let (store, objects) = watched::<Agent>(client.clone(), watcher::Config::default());
-    let (deployments, deployment_events) = watched::<Deployment>(client.clone(), children_of.clone());
-    let (services, service_events) = watched::<Service>(client.clone(), children_of);
-    let (model_apis, model_api_events) = watched::<ModelAPI>(client.clone(), watcher::Config::default());
-    let (mcp_servers, mcp_server_events) = watched::<MCPServer>(client.clone(), watcher::Config::default());
-    let context = Arc::new(Agents {
-        shared: Context::new(client, agent::MANAGER, config, seams),
-        children: Children {
-            deployments,
-            services,
-        },
-        references: resolve::References {
-            model_apis,
-            mcp_servers,
-        },
-    });
-    let forget = context.clone();
-    let objects = tell_gone(store.clone(), objects, move |gone| forget.shared.forget(gone));
-    let (by_model_api, by_mcp_server) = (store.clone(), store.clone());
-    let passes = Controller::for_stream(objects, store.clone())
-        .with_config(controller_config())
-        .owns_stream(deployment_events)
-        .owns_stream(service_events)
-        .watches_stream(model_api_events, move |model_api: ModelAPI| {
-            resolve::users_of_model_api(
-                &by_model_api,
-                &model_api.namespace().unwrap_or_default(),
-                &model_api.name_any(),
-            )
-        })
-        .watches_stream(mcp_server_events, move |server: MCPServer| {
-            resolve::users_of_mcp_server(
-                &by_mcp_server,
-                &server.namespace().unwrap_or_default(),
-                &server.name_any(),
-            )
-        })
-        .graceful_shutdown_on(shutdown.clone().cancelled_owned())
-        .run(agent::reconcile, |_, never, _| match *never {}, context);
-    drain(passes, &store, &shutdown).await;
-}
-
-/// Polls a controller to its end. What it reports of passes has been said by the passes themselves.
-///
-/// A controller begins its passes once its store is complete, and asked to stop before, it waits for that
-/// for ever: nothing fills the store any more. No pass has begun then, so it is left as it is.
-async fn drain<K, T, E>(
-    passes: impl Stream<Item = Result<T, E>> + Send,
-    store: &Store<K>,
-    shutdown: &CancellationToken,
-) where
-    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
-    E: Debug,
-{
-    let to_the_end = passes.for_each(|pass| {
-        if let Err(error) = pass {
-            debug!(?error, "an event led to no pass");
-        }
-        future::ready(())
-    });
-    let stopped_before_it_began = async {
-        tokio::select! {
-            biased;
-            Ok(()) = store.wait_until_ready() => future::pending().await,
-            () = shutdown.cancelled() => {}
+fn controllers(client: Client, config: Config, seams: Seams, shutdown: &CancellationToken) -> Controllers {
+    let config = Arc::new(config);
+    let everything = watcher::Config::default();
+    let ours = everything
+        .clone()
+        .labels(&format!("{}={}", names::MANAGED_BY_LABEL, names::MANAGER));
+    let (agents, agent_events) = watched_modified(client.clone(), everything.clone(), forget_fields::<Agent>);
+    let (model_apis, model_api_events) =
+        watched_modified(client.clone(), everything.clone(), forget_fields::<ModelAPI>);
+    let (mcp_servers, mcp_server_events) =
+        watched_modified(client.clone(), everything, forget_fields::<MCPServer>);
+    let (deployments, deployment_events) = watched(client.clone(), ours.clone());
+    let (services, service_events) = watched(client.clone(), ours.clone());
+    let (config_maps, config_map_events) = watched(client.clone(), ours.clone());
+    let (routes, route_events, routes_served) = watched_optional(client.clone(), ours, seams.random.clone());
+    let (registry, registry_events) = Registry::watch(client.clone(), config.clone());
+    let children = Children {
+        deployments: Kept::new(deployments),
+        services: Kept::new(services),
+        config_maps: Kept::new(config_maps),
+        routes: Kept::new(routes),
+        routes_served: routes_served.clone(),
+        in_order: InOrder::default(),
+    };
+    let ready = {
+        let (children, gateway) = (children.clone(), config.gateway.is_some());
+        let (agents, model_apis, mcp_servers) = (agents.clone(), model_apis.clone(), mcp_servers.clone());
+        let registry = registry.clone();
+        async move {
+            registry.listed().await;
+            // These fail only where a watch has ended, and none does.
+            let _ = agents.wait_until_ready().await;
+            let _ = model_apis.wait_until_ready().await;
+            let _ = mcp_servers.wait_until_ready().await;
+            let _ = children.deployments.store().wait_until_ready().await;
+            let _ = children.services.store().wait_until_ready().await;
+            let _ = children.config_maps.store().wait_until_ready().await;
+            if gateway {
+                let routes = children.routes.store().wait_until_ready();
+                let _ = tokio::time::timeout(ROUTES_KNOWN_WITHIN, routes).await;
+            }
         }
     };
-    tokio::select! {
-        () = to_the_end => {}
-        () = stopped_before_it_began => {}
+
+    let (models, pull_news) = ModelApis::new(seams.clone());
+    let (tools, tools_news) = Tools::new(seams.clone());
+    let references = References {
+        model_apis: model_apis.clone(),
+        mcp_servers: mcp_servers.clone(),
+        agents: agents.clone(),
+    };
+    let part = Part {
+        client,
+        config,
+        seams,
+        children: children.clone(),
+        shutdown: shutdown.clone(),
+    };
+    let model_apis = part.controller(models, model_apis, pull_news);
+    let runtimes = registry.clone();
+    let mcp_servers = part.controller(McpServers { tools, registry }, mcp_servers, tools_news);
+    let agents = part.controller(Agents { references }, agents, stream::pending());
+
+    let owners = Owners {
+        agents: agents.queue.clone(),
+        model_apis: model_apis.queue.clone(),
+        mcp_servers: mcp_servers.queue.clone(),
+    };
+    let watches = vec![
+        model_apis.follow(model_api_events, {
+            let (users, queue) = (agents.store.clone(), agents.queue.clone());
+            let mut changes = Changes::default();
+            move |model_api, is_there| {
+                let ready = model_api
+                    .status
+                    .as_ref()
+                    .map(|status| (status.ready, status.observed_generation));
+                if changes.is_news(model_api, is_there, ready) {
+                    let (namespace, name) = place(model_api);
+                    tell(&queue, resolve::users_of_model_api(&users, &namespace, &name));
+                }
+            }
+        }),
+        mcp_servers.follow(mcp_server_events, {
+            let (users, queue) = (agents.store.clone(), agents.queue.clone());
+            let mut changes = Changes::default();
+            move |server, is_there| {
+                let ready = server
+                    .status
+                    .as_ref()
+                    .map(|status| (status.ready, status.observed_generation));
+                if changes.is_news(server, is_there, ready) {
+                    let (namespace, name) = place(server);
+                    tell(&queue, resolve::users_of_mcp_server(&users, &namespace, &name));
+                }
+            }
+        }),
+        agents.follow(agent_events, {
+            let (users, queue) = (agents.store.clone(), agents.queue.clone());
+            let mut changes = Changes::default();
+            move |agent, is_there| {
+                if changes.is_news(agent, is_there, Peer::of(Some(agent))) {
+                    let (namespace, name) = place(agent);
+                    tell(&queue, resolve::users_of_agent(&users, &namespace, &name));
+                }
+            }
+        }),
+        {
+            let (users, queue) = (mcp_servers.store.clone(), mcp_servers.queue.clone());
+            registry_events
+                .for_each(move |_| {
+                    tell(&queue, runtimes.users_of_changes(&users));
+                    future::ready(())
+                })
+                .boxed()
+        },
+        owners.follow(children.deployments, deployment_events),
+        owners.follow(children.services, service_events),
+        owners.follow(children.config_maps, config_map_events),
+        owners.follow(children.routes, route_events),
+        {
+            let (agents, model_apis, mcp_servers) = (agents.all(), model_apis.all(), mcp_servers.all());
+            routes_served
+                .changes()
+                .for_each(move |()| {
+                    (agents)();
+                    (model_apis)();
+                    (mcp_servers)();
+                    future::ready(())
+                })
+                .then(|()| future::pending())
+                .boxed()
+        },
+    ];
+    Controllers {
+        watches: future::join_all(watches).map(drop).boxed(),
+        ready: ready.boxed(),
+        passes: future::join3(model_apis.passes, mcp_servers.passes, agents.passes)
+            .map(drop)
+            .boxed(),
+    }
+}
+
+/// Who owns which field is asked of the live object. It is half of what an object takes in memory.
+fn forget_fields<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
+
+fn place<K: Resource>(object: &K) -> (String, String) {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn tell<K: Resource<DynamicType = ()>>(queue: &UnboundedSender<ObjectRef<K>>, whom: Vec<ObjectRef<K>>) {
+    for key in whom {
+        // Nobody listens any more when the controller ends.
+        let _ = queue.unbounded_send(key);
+    }
+}
+
+/// Which objects have changed in what others look at.
+struct Changes<K: Resource, S> {
+    seen: HashMap<ObjectRef<K>, (ObjectState, S)>,
+}
+
+/// The identity and generation of an object that stays.
+type ObjectState = (Option<String>, Option<i64>);
+
+impl<K: Resource<DynamicType = ()>, S> Default for Changes<K, S> {
+    fn default() -> Self {
+        Self { seen: HashMap::new() }
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + Clone, S: PartialEq> Changes<K, S>
+where
+    ObjectRef<K>: Eq + Hash,
+{
+    /// Whether `object` is new, gone, of another generation or in another state than when it was last asked about.
+    fn is_news(&mut self, object: &K, is_there: bool, state: S) -> bool {
+        let key = ObjectRef::from_obj(object);
+        let meta = object.meta();
+        if !is_there || meta.deletion_timestamp.is_some() {
+            return self.seen.remove(&key).is_some();
+        }
+        let now = ((meta.uid.clone(), meta.generation), state);
+        match self.seen.get(&key) {
+            Some(before) if *before == now => false,
+            _ => {
+                self.seen.insert(key, now);
+                true
+            }
+        }
+    }
+}
+
+/// What every controller is made with.
+struct Part {
+    client: Client,
+    config: Arc<Config>,
+    seams: Seams,
+    children: Children,
+    shutdown: CancellationToken,
+}
+
+/// The controller of one kind.
+struct Controlled<W: Workload> {
+    driver: Arc<Driver<W>>,
+    store: Store<W::Resource>,
+    /// Resources to look at.
+    queue: UnboundedSender<ObjectRef<W::Resource>>,
+    passes: BoxFuture<'static, ()>,
+}
+
+impl Part {
+    /// The controller of a kind, whose resources are looked at when they are told to its queue or come out of
+    /// `news`.
+    fn controller<W: Workload>(
+        &self,
+        workload: W,
+        store: Store<W::Resource>,
+        news: impl Stream<Item = ObjectRef<W::Resource>> + Send + 'static,
+    ) -> Controlled<W> {
+        let driver = Arc::new(Driver::new(
+            workload,
+            Context::new(
+                self.client.clone(),
+                W::MANAGER,
+                self.config.clone(),
+                self.seams.clone(),
+            ),
+            self.children.clone(),
+            store.clone(),
+        ));
+        let (queue, queued) = mpsc::unbounded();
+        let config = controller::Config::default()
+            .concurrency(CONCURRENCY)
+            .debounce(DEBOUNCE);
+        let passes = Controller::for_stream(stream::pending(), store.clone())
+            .with_config(config)
+            .reconcile_on(queued)
+            .reconcile_on(news)
+            .graceful_shutdown_on(self.shutdown.clone().cancelled_owned())
+            .run(driver::reconcile, |_, never, _| match *never {}, driver.clone())
+            // What it reports of passes has been said by the passes themselves.
+            .for_each(|pass| {
+                if let Err(error) = pass {
+                    debug!(?error, "an event led to no pass");
+                }
+                future::ready(())
+            })
+            .boxed();
+        Controlled {
+            driver,
+            store,
+            queue,
+            passes,
+        }
+    }
+}
+
+impl<W: Workload> Controlled<W> {
+    /// Looks at the resources that come out of the kind's watch, and tells `others` of them, and whether they are
+    /// still there.
+    fn follow(
+        &self,
+        events: impl Stream<Item = Result<W::Resource, watcher::Error>> + Send + 'static,
+        mut others: impl FnMut(&W::Resource, bool) + Send + 'static,
+    ) -> BoxFuture<'static, ()> {
+        let (driver, store, queue) = (self.driver.clone(), self.store.clone(), self.queue.clone());
+        events
+            .filter_map(|event| future::ready(event.ok()))
+            .for_each(move |resource| {
+                let key = ObjectRef::from_obj(&resource);
+                let is_there = store.get(&key).is_some();
+                if !is_there {
+                    driver.forget(&resource);
+                } else if driver.is_news(&resource) {
+                    tell(&queue, vec![key]);
+                }
+                others(&resource, is_there);
+                future::ready(())
+            })
+            .boxed()
+    }
+
+    /// Has all resources of the kind looked at.
+    fn all(&self) -> impl Fn() + Send + 'static {
+        let (store, queue) = (self.store.clone(), self.queue.clone());
+        move || {
+            let all = store.state();
+            tell(
+                &queue,
+                all.iter()
+                    .map(|resource| ObjectRef::from_obj(&**resource))
+                    .collect(),
+            );
+        }
+    }
+}
+
+/// The queues of all kinds, for what happens to objects of theirs.
+struct Owners {
+    agents: UnboundedSender<ObjectRef<Agent>>,
+    model_apis: UnboundedSender<ObjectRef<ModelAPI>>,
+    mcp_servers: UnboundedSender<ObjectRef<MCPServer>>,
+}
+
+impl Clone for Owners {
+    fn clone(&self) -> Self {
+        Self {
+            agents: self.agents.clone(),
+            model_apis: self.model_apis.clone(),
+            mcp_servers: self.mcp_servers.clone(),
+        }
+    }
+}
+
+impl Owners {
+    /// Keeps account of the objects of a kind, and tells their owners.
+    fn follow<K>(
+        &self,
+        kept: Kept<K>,
+        events: impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
+    ) -> BoxFuture<'static, ()>
+    where
+        K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+    {
+        let owners = self.clone();
+        events
+            .filter_map(|event| future::ready(event.ok()))
+            .for_each(move |object| {
+                kept.note(&object);
+                owners.tell(object.meta());
+                future::ready(())
+            })
+            .boxed()
+    }
+
+    fn tell(&self, object: &ObjectMeta) {
+        let Some(owner) = controller_of(object) else {
+            return;
+        };
+        if owner.api_version.split('/').next() != Some(GROUP) {
+            return;
+        }
+        let namespace = object.namespace.as_deref().unwrap_or_default();
+        match owner.kind.as_str() {
+            "Agent" => tell(&self.agents, vec![ObjectRef::new(&owner.name).within(namespace)]),
+            "ModelAPI" => tell(
+                &self.model_apis,
+                vec![ObjectRef::new(&owner.name).within(namespace)],
+            ),
+            "MCPServer" => tell(
+                &self.mcp_servers,
+                vec![ObjectRef::new(&owner.name).within(namespace)],
+            ),
+            _ => {}
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, Patch, PatchParams, ValidationDirective},
@@ -11,9 +12,18 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    compare,
+    compare, handover,
     owner::{controller_of, is_controlled_by},
+    seen::{AsLeft, Key},
+    settled::Settled,
 };
+
+/// How often an object is looked at again that somebody else has made, deleted or changed at the same moment.
+pub(crate) const ATTEMPTS: usize = 5;
+
+/// A resource version that no object has: stores count their writes, and the first is not ours. An apply that
+/// names it creates an object or fails, and never adds to what is there.
+const NO_VERSION: &str = "1";
 
 /// What was asked of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +32,7 @@ pub enum Operation {
     Get,
     /// Applying an object that was not there.
     Create,
-    /// Applying an object that was there.
+    /// Applying an object that was there, or taking over the fields of a predecessor.
     Update,
 }
 
@@ -82,14 +92,18 @@ pub enum ApplyError {
 /// Applies objects under one field manager.
 #[derive(Clone)]
 pub struct Applier {
-    client: Client,
-    manager: &'static str,
+    pub(crate) client: Client,
+    pub(crate) manager: &'static str,
+    pub(crate) predecessors: &'static [&'static str],
+    settled: Settled,
+    as_left: AsLeft,
 }
 
 impl fmt::Debug for Applier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Applier")
             .field("manager", &self.manager)
+            .field("predecessors", &self.predecessors)
             .finish_non_exhaustive()
     }
 }
@@ -98,19 +112,212 @@ impl Applier {
     /// Applies as `manager`. One controller always uses the same one: the fields it once applied and no
     /// longer wants are found by it.
     pub fn new(client: Client, manager: &'static str) -> Self {
-        Self { client, manager }
+        Self {
+            client,
+            manager,
+            predecessors: &[],
+            settled: Settled::default(),
+            as_left: AsLeft::default(),
+        }
     }
 
-    /// Makes the live object what `desired` says, and returns it. Sends nothing where it already is.
+    /// The same, which takes over what these field managers wrote by plain updates: in an object that this one
+    /// has never applied, their fields become its own first. What it does not want of them goes with its
+    /// first apply.
+    #[must_use]
+    pub fn succeeding(mut self, predecessors: &'static [&'static str]) -> Self {
+        self.predecessors = predecessors;
+        self
+    }
+
+    /// Makes the live object what `desired` says, and returns it. Sends nothing where it already is, or where
+    /// the same apply of the same object has changed nothing before.
     ///
     /// `desired` names its controller in its owner references. Fields that others have set are taken over:
-    /// the object is ours alone.
+    /// the object is ours alone. Each write is meant for the object that was looked at before, or for none: what
+    /// somebody else makes in between is not touched.
     ///
     /// # Errors
     /// When an object of that name is not controlled by that owner, or the API server says no.
     pub async fn apply<K>(&self, desired: &K) -> Result<K, ApplyError>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned,
+    {
+        self.until_settled(Target::of(&self.client, desired)?).await
+    }
+
+    /// As [`Applier::apply`], for an object of whose spec others have no part to keep: where what they have put
+    /// beside ours makes the whole one that the API server refuses (two ports of one name, say), theirs goes.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn apply_alone<K>(&self, desired: &K) -> Result<K, ApplyError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned,
+    {
+        let target = Target {
+            is_alone: true,
+            ..Target::of(&self.client, desired)?
+        };
+        self.until_settled(target).await
+    }
+
+    /// As [`Applier::apply`], for who watches the objects: `seen` is what a complete store has of this one. Where
+    /// it is the version that the same apply has left, nothing is asked and nothing returned; where there is none,
+    /// the first apply is sent without a look.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn apply_seen<K>(
+        &self,
+        desired: &K,
+        seen: Option<&ObjectMeta>,
+        is_alone: bool,
+    ) -> Result<Option<K>, ApplyError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned,
+    {
+        let target = Target {
+            is_alone,
+            ..Target::of(&self.client, desired)?
+        };
+        match seen {
+            Some(seen) if self.as_left.is(&target.key, &target.intent, seen) => return Ok(None),
+            None if !self.as_left.has_been(&target.key) => match self.create(&target).await {
+                Err(ApplyError::Api { source, .. }) if is_overtaken(&source) => {
+                    self.as_left.remember_other(target.key.clone());
+                }
+                created => return self.typed(&target, created?).map(Some),
+            },
+            _ => {}
+        }
+        self.until_settled(target).await.map(Some)
+    }
+
+    async fn until_settled<K: DeserializeOwned>(&self, target: Target) -> Result<K, ApplyError> {
+        let mut attempt = 1;
+        let applied = loop {
+            match self.attempt(&target).await {
+                Err(ApplyError::Api { source, .. }) if attempt < ATTEMPTS && is_overtaken(&source) => {
+                    attempt += 1;
+                }
+                outcome => break outcome?,
+            }
+        };
+        self.typed(&target, applied)
+    }
+
+    fn typed<K: DeserializeOwned>(&self, target: &Target, applied: Value) -> Result<K, ApplyError> {
+        self.as_left
+            .remember(target.key.clone(), &target.intent, &applied);
+        serde_json::from_value(applied).map_err(|error| target.malformed(&error))
+    }
+
+    /// Fails where there is an object of this name already.
+    async fn create(&self, target: &Target) -> Result<Value, ApplyError> {
+        let intent = target.intent_with("resourceVersion", NO_VERSION);
+        self.send(target, Operation::Create, &intent).await
+    }
+
+    /// One look at the live object, and one write at most beside the handover.
+    async fn attempt(&self, target: &Target) -> Result<Value, ApplyError> {
+        let live = target.api.get_opt(&target.name).await;
+        let Some(live) = live.map_err(|error| target.failed(Operation::Get, error))? else {
+            self.as_left.forget(&target.key);
+            return self.create(target).await;
+        };
+        if !is_controlled_by(&live.metadata, &target.owner) {
+            return Err(target.foreign(&live));
+        }
+        if live.metadata.deletion_timestamp.is_some() {
+            return Err(ApplyError::BeingDeleted {
+                kind: target.kind.clone(),
+                name: target.name.clone(),
+            });
+        }
+        let uid = live.metadata.uid.clone().unwrap_or_default();
+        let taken_over = handover::take_over(&target.api, &live, self, None).await;
+        let live = taken_over
+            .map_err(|error| target.failed(Operation::Update, error))?
+            .unwrap_or(live);
+        let object = serde_json::to_value(&live).map_err(|error| target.malformed(&error))?;
+        if compare::holds(&target.intent, &object, self.manager, None)
+            || self.settled.knows(&target.intent, &object)
+        {
+            return Ok(object);
+        }
+        let intent = target.intent_with("uid", &uid);
+        let applied = match self.send(target, Operation::Update, &intent).await {
+            Err(ApplyError::Api { source, .. }) if target.is_alone && is_refused(&source) => {
+                let taken = handover::take_spec(&target.api, &live, self).await;
+                if !taken.map_err(|error| target.failed(Operation::Update, error))? {
+                    return Err(target.failed(Operation::Update, source));
+                }
+                self.send(target, Operation::Update, &intent).await
+            }
+            outcome => outcome,
+        }?;
+        self.settled.learn(&target.intent, &object, &applied);
+        Ok(applied)
+    }
+
+    async fn send(&self, target: &Target, operation: Operation, intent: &Value) -> Result<Value, ApplyError> {
+        let Target { kind, name, .. } = target;
+        tracing::debug!(kind, name, %operation, "applying");
+        let (params, patch) = (self.params(), Patch::Apply(intent));
+        let applied = target.api.patch(name, &params, &patch).await;
+        let applied = applied.map_err(|error| target.failed(operation, error))?;
+        serde_json::to_value(applied).map_err(|error| target.malformed(&error))
+    }
+
+    pub(crate) fn params(&self) -> PatchParams {
+        PatchParams {
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::apply(self.manager).force()
+        }
+    }
+}
+
+/// Whether a write came too late: there is another object now, or none, or it has changed.
+pub(crate) fn is_overtaken(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let Some(details) = &status.details else {
+        return status.code == 409;
+    };
+    match status.code {
+        // The object is gone; not its namespace, which would not come back.
+        404 => !details.name.is_empty() && details.kind != "namespaces",
+        409 => true,
+        // An object of another uid is refused as a change of that field.
+        422 => details.causes.iter().any(|cause| cause.field == "metadata.uid"),
+        _ => false,
+    }
+}
+
+/// Whether the object that a write would have made is invalid.
+fn is_refused(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 422) && !is_overtaken(error)
+}
+
+/// What is to be applied, and where.
+struct Target {
+    kind: String,
+    name: String,
+    key: Key,
+    /// The uid of the controller.
+    owner: String,
+    intent: Value,
+    /// Nobody else's part of the spec is kept where it does not fit.
+    is_alone: bool,
+    api: Api<DynamicObject>,
+}
+
+impl Target {
+    fn of<K>(client: &Client, desired: &K) -> Result<Self, ApplyError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
     {
         let kind = K::kind(&()).into_owned();
         let malformed = |problem: &str| ApplyError::Malformed {
@@ -119,67 +326,55 @@ impl Applier {
         };
         let meta = desired.meta();
         let name = meta.name.clone().ok_or_else(|| malformed("it has no name"))?;
-        let namespace = meta
-            .namespace
-            .as_deref()
-            .ok_or_else(|| malformed("it has no namespace"))?;
+        let namespace = meta.namespace.as_deref();
+        let namespace = namespace.ok_or_else(|| malformed("it has no namespace"))?;
         let owner = controller_of(meta).ok_or_else(|| malformed("it has no controller"))?;
-        let failed = |operation| {
-            let (kind, name) = (kind.clone(), name.clone());
-            move |source| ApplyError::Api {
-                kind,
-                name,
-                operation,
-                source,
-            }
-        };
-
-        let intent = serde_json::to_value(desired).map_err(|error| malformed(&error.to_string()))?;
-        let resource = ApiResource::erase::<K>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
-        let live = api.get_opt(&name).await.map_err(failed(Operation::Get))?;
-        let operation = match live {
-            None => Operation::Create,
-            Some(live) => {
-                if !is_controlled_by(&live.metadata, &owner.uid) {
-                    return Err(foreign(kind, name, &live));
-                }
-                if live.metadata.deletion_timestamp.is_some() {
-                    return Err(ApplyError::BeingDeleted { kind, name });
-                }
-                let live = serde_json::to_value(live).map_err(|error| malformed(&error.to_string()))?;
-                if compare::holds(&intent, &live, self.manager, None) {
-                    return typed(live).map_err(|error| malformed(&error.to_string()));
-                }
-                Operation::Update
-            }
-        };
-        let params = PatchParams {
-            field_validation: Some(ValidationDirective::Strict),
-            ..PatchParams::apply(self.manager).force()
-        };
-        tracing::debug!(kind, namespace, name, %operation, "applying");
-        let applied = api
-            .patch(&name, &params, &Patch::Apply(&intent))
-            .await
-            .map_err(failed(operation))?;
-        serde_json::to_value(applied)
-            .and_then(typed)
-            .map_err(|error| malformed(&error.to_string()))
+        Ok(Self {
+            key: (kind.clone(), namespace.to_owned(), name.clone()),
+            owner: owner.uid.clone(),
+            intent: serde_json::to_value(desired).map_err(|error| malformed(&error.to_string()))?,
+            api: Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<K>(&())),
+            name,
+            kind,
+            is_alone: false,
+        })
     }
-}
 
-fn typed<K: DeserializeOwned>(object: Value) -> Result<K, serde_json::Error> {
-    serde_json::from_value(object)
-}
+    /// The intent for one object only.
+    fn intent_with(&self, field: &str, value: &str) -> Value {
+        let mut intent = self.intent.clone();
+        intent["metadata"][field] = value.into();
+        intent
+    }
 
-fn foreign(kind: String, name: String, live: &DynamicObject) -> ApplyError {
-    let owner = match controller_of(&live.metadata) {
-        Some(owner) => format!(
-            "is controlled by {} {} (uid {})",
-            owner.kind, owner.name, owner.uid
-        ),
-        None => "has no controller".to_owned(),
-    };
-    ApplyError::Foreign { kind, name, owner }
+    fn failed(&self, operation: Operation, source: kube::Error) -> ApplyError {
+        ApplyError::Api {
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+            operation,
+            source,
+        }
+    }
+
+    fn malformed(&self, error: &serde_json::Error) -> ApplyError {
+        ApplyError::Malformed {
+            kind: self.kind.clone(),
+            problem: error.to_string(),
+        }
+    }
+
+    fn foreign(&self, live: &DynamicObject) -> ApplyError {
+        let owner = match controller_of(&live.metadata) {
+            Some(owner) => format!(
+                "is controlled by {} {} (uid {})",
+                owner.kind, owner.name, owner.uid
+            ),
+            None => "has no controller".to_owned(),
+        };
+        ApplyError::Foreign {
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+            owner,
+        }
+    }
 }

@@ -1,22 +1,35 @@
 //! What kube-rs lacks for our controllers: watches that back off one by one, server-side apply that sends
-//! nothing without need, pruning by owner, conditions, and a backoff for each object.
+//! nothing without need and touches nothing foreign, taking over from another program, pruning by owner,
+//! strategic merge of pod specs, conditions, and a backoff for each object.
 //!
 //! Everything here works on any kind. It knows none of ours, and decides nothing about what an object is to
 //! contain.
 
+mod answer;
 mod apply;
 mod backoff;
 mod compare;
 mod conditions;
+mod finalizers;
+mod handover;
+mod merge;
+mod optional;
 mod owner;
 mod prune;
+mod quantity;
+mod release;
+mod seen;
+mod settled;
 mod status;
 mod watch;
 
+pub use answer::answer;
 pub use apply::{Applier, ApplyError, Operation};
 pub use backoff::Backoff;
 pub use conditions::{Observed, condition, set_condition};
+pub use finalizers::drop_finalizers;
+pub use merge::{MergeError, merge_container, merge_pod_spec};
+pub use optional::{Availability, watched_optional};
 pub use owner::{controller_of, is_controlled_by};
 pub use prune::prune;
-pub use status::apply_status;
-pub use watch::watched;
+pub use watch::{watched, watched_modified};

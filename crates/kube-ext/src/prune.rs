@@ -10,7 +10,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tracing::info;
 
-use crate::owner::is_controlled_by;
+use crate::{apply::is_overtaken, owner::is_controlled_by};
 
 /// Deletes those of `candidates` that the owner with this uid controls and that are not in `wanted`.
 ///
@@ -46,7 +46,14 @@ where
         let api: Api<K> = Api::namespaced(client.clone(), namespace);
         match api.delete(&name, &params).await {
             Ok(_) => {}
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(conflict @ kube::Error::Api(_)) if is_overtaken(&conflict) => {
+                // Of another object it is none of ours; of this one it has to be tried again.
+                let live = api.get_opt(&name).await?;
+                if live.is_some_and(|live| live.meta().uid == meta.uid) {
+                    return Err(conflict);
+                }
+            }
             Err(error) => return Err(error),
         }
     }

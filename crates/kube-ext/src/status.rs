@@ -1,61 +1,140 @@
 //! Writing a status.
 
 use kube::{
-    Api, Client, Resource,
-    api::{ApiResource, Patch, PatchParams, ValidationDirective},
+    Api, Resource,
+    api::{ApiResource, Patch},
     core::{DynamicObject, NamespaceResourceScope},
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::compare;
+use crate::{
+    apply::{ATTEMPTS, Applier, is_overtaken},
+    compare, handover,
+};
 
-/// Makes the status of `object` what `status` says, as `manager`. Sends no write where it already is.
-///
-/// `object` may come from a store that lags behind: before anything is written the live object is asked. An
-/// object that is gone, or is another of the same name by now, is left alone.
-///
-/// # Errors
-/// When the API server refuses or cannot be reached, or the status is no JSON.
-pub async fn apply_status<K, S>(
-    client: &Client,
-    manager: &str,
-    object: &K,
-    status: &S,
-) -> Result<(), kube::Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
-    S: Serialize,
-{
-    let meta = object.meta();
-    let name = meta.name.as_deref().unwrap_or_default();
-    let resource = ApiResource::erase::<K>(&());
-    let intent = json!({
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": { "name": name },
-        "status": serde_json::to_value(status).map_err(kube::Error::SerdeError)?,
-    });
-    let same = |live: &Value| compare::holds(&intent, live, manager, Some("status"));
+const STATUS: &str = "status";
 
-    if same(&serde_json::to_value(object).map_err(kube::Error::SerdeError)?) {
-        return Ok(());
+impl Applier {
+    /// Makes the status of `object` what `status` says. Sends no write where it already is.
+    ///
+    /// `object` may come from a store that lags behind: before anything is written the live object is asked. An
+    /// object that is gone, or is another of the same name by now, is left alone.
+    ///
+    /// # Errors
+    /// When the API server refuses or cannot be reached, or the status is no JSON.
+    pub async fn apply_status<K, S>(&self, object: &K, status: &S) -> Result<(), kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
+        S: Serialize,
+    {
+        let (api, intent) = self.status_of(object, status)?;
+        if self.is_status(&intent, object)? {
+            return Ok(());
+        }
+        self.until_written(&api, object.meta().uid.as_deref(), &intent)
+            .await
     }
-    let namespace = meta.namespace.as_deref().unwrap_or_default();
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let Some(live) = api.get_opt(name).await? else {
-        return Ok(());
-    };
-    if live.metadata.uid != meta.uid || same(&serde_json::to_value(live).map_err(kube::Error::SerdeError)?) {
-        return Ok(());
+
+    /// As [`Applier::apply_status`], where the status of `object` is another one and was written by this applier,
+    /// or there is none: there is nothing to take over, so the first write is sent without a look, for the very
+    /// version of `object`.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn apply_own_status<K, S>(&self, object: &K, status: &S) -> Result<(), kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        S: Serialize,
+    {
+        let (api, intent) = self.status_of(object, status)?;
+        match self
+            .send_status(&api, object.meta().resource_version.as_deref(), &intent)
+            .await
+        {
+            Err(error) if is_overtaken(&error) => {
+                self.until_written(&api, object.meta().uid.as_deref(), &intent)
+                    .await
+            }
+            outcome => outcome,
+        }
     }
-    let params = PatchParams {
-        field_validation: Some(ValidationDirective::Strict),
-        ..PatchParams::apply(manager).force()
-    };
-    match api.patch_status(name, &params, &Patch::Apply(&intent)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(error),
+
+    fn status_of<K, S>(&self, object: &K, status: &S) -> Result<(Api<DynamicObject>, Value), kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        S: Serialize,
+    {
+        let resource = ApiResource::erase::<K>(&());
+        let intent = json!({
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": { "name": object.meta().name },
+            "status": serde_json::to_value(status).map_err(kube::Error::SerdeError)?,
+        });
+        let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+        Ok((
+            Api::namespaced_with(self.client.clone(), namespace, &resource),
+            intent,
+        ))
+    }
+
+    async fn until_written(
+        &self,
+        api: &Api<DynamicObject>,
+        uid: Option<&str>,
+        intent: &Value,
+    ) -> Result<(), kube::Error> {
+        let mut attempt = 1;
+        loop {
+            match self.attempt_status(api, uid, intent).await {
+                Err(error) if attempt < ATTEMPTS && is_overtaken(&error) => attempt += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn attempt_status(
+        &self,
+        api: &Api<DynamicObject>,
+        uid: Option<&str>,
+        intent: &Value,
+    ) -> Result<(), kube::Error> {
+        let name = intent["metadata"]["name"].as_str().unwrap_or_default();
+        let Some(live) = api.get_opt(name).await? else {
+            return Ok(());
+        };
+        if live.metadata.uid.as_deref() != uid {
+            return Ok(());
+        }
+        let live = match handover::take_over(api, &live, self, Some(STATUS)).await? {
+            Some(taken_over) => taken_over,
+            None => live,
+        };
+        if self.is_status(intent, &live)? {
+            return Ok(());
+        }
+        self.send_status(api, live.metadata.resource_version.as_deref(), intent)
+            .await
+    }
+
+    /// A status carries no uid: the version says which object it is for.
+    async fn send_status(
+        &self,
+        api: &Api<DynamicObject>,
+        version: Option<&str>,
+        intent: &Value,
+    ) -> Result<(), kube::Error> {
+        let name = intent["metadata"]["name"].as_str().unwrap_or_default();
+        let mut intent = intent.clone();
+        intent["metadata"]["resourceVersion"] = json!(version);
+        api.patch_status(name, &self.params(), &Patch::Apply(&intent))
+            .await?;
+        Ok(())
+    }
+
+    fn is_status(&self, intent: &Value, object: &impl Serialize) -> Result<bool, kube::Error> {
+        let object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+        Ok(compare::holds(intent, &object, self.manager, Some(STATUS)))
     }
 }

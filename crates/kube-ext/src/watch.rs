@@ -3,16 +3,18 @@
 //! kube-rs's `Controller` puts one backoff around all its streams together: one kind that cannot be watched
 //! keeps the others waiting. So each stream backs off by itself here, and hands the controller no errors.
 
-use std::{collections::HashSet, fmt::Debug, sync::Arc};
+use std::{collections::HashSet, fmt::Debug, future, sync::Arc};
 
-use futures::{Stream, StreamExt, future, stream};
+use async_stream::stream;
+use futures::{Stream, StreamExt, stream::BoxStream};
 use kube::{
     Api, Client, Resource, ResourceExt,
     core::{DeserializeGuard, NamespaceResourceScope, error_boundary::InvalidObject},
-    runtime::{WatchStreamExt, reflector, reflector::ObjectRef, watcher},
+    runtime::{reflector, reflector::ObjectRef, utils::Backoff, watcher},
 };
 use serde::de::DeserializeOwned;
-use tracing::warn;
+use tokio::time::sleep;
+use tracing::{info, warn};
 
 /// The objects of a kind in all namespaces that `config` selects, as a store that is kept up to date, and a
 /// stream of those that changed, were deleted, or have just been listed.
@@ -37,22 +39,151 @@ where
         + Sync
         + 'static,
 {
-    let (store, mut writer) = reflector::store::<K>();
-    let reader = store.clone();
-    let kind = K::kind(&()).into_owned();
-    let events = watcher(Api::<DeserializeGuard<K>>::all(client), config)
-        .inspect(move |event| {
-            if let Err(error) = event {
-                warn!(kind, error = %DisplayChain(error), "a watch was interrupted and is opened again");
+    watched_modified(client, config, |_| {})
+}
+
+/// As [`watched`], with `modify` called on each object before anybody sees it: to leave out of the store what
+/// nobody reads there, such as `managedFields`, which are a large part of a small object.
+pub fn watched_modified<K>(
+    client: Client,
+    config: watcher::Config,
+    modify: impl Fn(&mut K) + Send + 'static,
+) -> (
+    reflector::Store<K>,
+    impl Stream<Item = Result<K, watcher::Error>> + Send + 'static,
+)
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let mut feed = Feed::new(modify);
+    let store = feed.reader.clone();
+    let objects = stream! {
+        let mut watch = Watch::open(client, config);
+        loop {
+            match watch.next().await {
+                Ok(event) => {
+                    for object in feed.take(event) {
+                        yield Ok(Arc::unwrap_or_clone(object));
+                    }
+                }
+                Err(error) => watch.pause(&error).await,
             }
-        })
-        .default_backoff()
-        .filter_map(|event| future::ready(event.ok()));
-    let objects = events.flat_map(move |event| {
-        let news = readable(&reader, event).map(|event| changed(&reader, &mut writer, event));
-        stream::iter(news.into_iter().flatten()).map(Ok)
-    });
+        }
+    };
     (store, objects)
+}
+
+/// An event with an object that may not be readable.
+type Event<K> = watcher::Event<DeserializeGuard<K>>;
+
+/// An open watch with a backoff of its own.
+pub(crate) struct Watch<K> {
+    kind: String,
+    events: BoxStream<'static, Result<Event<K>, watcher::Error>>,
+    backoff: watcher::DefaultBackoff,
+    /// Why it was interrupted, as logged, until it works again.
+    told: Option<String>,
+}
+
+impl<K> Watch<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static,
+{
+    pub(crate) fn open(client: Client, config: watcher::Config) -> Self {
+        Self {
+            kind: K::kind(&()).into_owned(),
+            events: watcher(Api::all(client), config).boxed(),
+            backoff: watcher::DefaultBackoff::default(),
+            told: None,
+        }
+    }
+
+    /// The next event. After an error, [`Watch::pause`] comes before the next call.
+    pub(crate) async fn next(&mut self) -> Result<Event<K>, watcher::Error> {
+        let event = match self.events.next().await {
+            Some(event) => event?,
+            // Watches have no end.
+            None => future::pending().await,
+        };
+        // A list that has begun says nothing: it may break off each time.
+        if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
+            self.backoff.reset();
+            if self.told.take().is_some() {
+                info!(kind = self.kind, "a watch works again");
+            }
+        }
+        Ok(event)
+    }
+
+    /// Logs why the watch was interrupted, each reason once, and waits before it is opened again.
+    pub(crate) async fn pause(&mut self, error: &watcher::Error) {
+        let reason = DisplayChain(error).to_string();
+        if self.told.as_ref() != Some(&reason) {
+            warn!(
+                kind = self.kind,
+                error = reason,
+                "a watch was interrupted and is opened again"
+            );
+            self.told = Some(reason);
+        }
+        if let Some(wait) = self.backoff.next() {
+            sleep(wait).await;
+        }
+    }
+}
+
+/// A store, and what keeps it up to date.
+pub(crate) struct Feed<K, F>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    pub(crate) reader: reflector::Store<K>,
+    writer: reflector::store::Writer<K>,
+    modify: F,
+}
+
+impl<K, F> Feed<K, F>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+    F: Fn(&mut K),
+{
+    pub(crate) fn new(modify: F) -> Self {
+        let (reader, writer) = reflector::store();
+        Self {
+            reader,
+            writer,
+            modify,
+        }
+    }
+
+    /// Takes an event into the store and returns the objects it is news about.
+    pub(crate) fn take(&mut self, event: Event<K>) -> Vec<Arc<K>> {
+        use watcher::Event::{Apply, Delete, InitApply};
+        let mut event = readable(&self.reader, event);
+        if let Some(Apply(object) | Delete(object) | InitApply(object)) = &mut event {
+            (self.modify)(object);
+        }
+        let news = event.map(|event| changed(&self.reader, &mut self.writer, event));
+        news.unwrap_or_default()
+    }
+
+    /// Empties the store and returns what was in it.
+    pub(crate) fn clear(&mut self) -> Vec<Arc<K>> {
+        use watcher::Event::{Init, InitDone};
+        changed(&self.reader, &mut self.writer, Init);
+        changed(&self.reader, &mut self.writer, InitDone)
+    }
 }
 
 /// The event with its object as a `K`, or nothing where the object cannot be read. To the store such an object
@@ -98,37 +229,31 @@ where
 
 /// Takes `event` into the store and returns the objects it is news about.
 ///
-/// Listed objects come out when the list is complete: only then the store has them.
+/// Listed objects come out when the list is complete: only then the store has them. They are shared with the
+/// store: a copy of thousands at once would be what costs the most memory.
 fn changed<K>(
     reader: &reflector::Store<K>,
     writer: &mut reflector::store::Writer<K>,
     event: watcher::Event<K>,
-) -> Vec<K>
+) -> Vec<Arc<K>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
     use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+    let before = match event {
+        InitDone => reader.state(),
+        Init | InitApply(_) | Apply(_) | Delete(_) => Vec::new(),
+    };
+    writer.apply_watcher_event(&event);
     match event {
-        Init | InitApply(_) => {
-            writer.apply_watcher_event(&event);
-            Vec::new()
-        }
+        Init | InitApply(_) => Vec::new(),
         InitDone => {
-            let before = reader.state();
-            writer.apply_watcher_event(&event);
             let now = reader.state();
             let there: HashSet<Option<String>> = now.iter().map(|object| object.uid()).collect();
             let vanished = before.into_iter().filter(|object| !there.contains(&object.uid()));
-            vanished
-                .chain(now.iter().cloned())
-                .map(Arc::unwrap_or_clone)
-                .collect()
+            vanished.chain(now.iter().cloned()).collect()
         }
-        Apply(ref object) | Delete(ref object) => {
-            let object = object.clone();
-            writer.apply_watcher_event(&event);
-            vec![object]
-        }
+        Apply(object) | Delete(object) => vec![Arc::new(object)],
     }
 }
 
@@ -161,8 +286,8 @@ mod tests {
         object
     }
 
-    fn names(objects: &[ConfigMap]) -> Vec<String> {
-        let mut names: Vec<_> = objects.iter().map(ResourceExt::name_any).collect();
+    fn names(objects: &[Arc<ConfigMap>]) -> Vec<String> {
+        let mut names: Vec<_> = objects.iter().map(|object| object.name_any()).collect();
         names.sort();
         names
     }

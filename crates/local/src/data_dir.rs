@@ -60,6 +60,9 @@ pub struct Record {
     pub pid: u32,
     /// Where its API listens.
     pub api_port: u16,
+    /// The port of its gateway, chosen at the first start on the folder and kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_port: Option<u16>,
 }
 
 /// A locked data folder. The lock ends with the process, however that ends.
@@ -202,7 +205,12 @@ mod tests {
         let path = parent.path().join("data");
         let held = DataDir::lock(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
-        held.write_record(&Record { pid: 42, api_port: 1 }).unwrap();
+        held.write_record(&Record {
+            pid: 42,
+            api_port: 1,
+            gateway_port: None,
+        })
+        .unwrap();
         let error = DataDir::lock(&path).unwrap_err().to_string();
         assert!(
             error.contains("process 42") && error.contains("kaos down"),

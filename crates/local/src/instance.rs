@@ -13,6 +13,7 @@ use k8s_openapi::{
     api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kaos_apiserver::{ApiServer, OpenError, Options as ApiOptions, Storage, front};
+use kaos_gateway::guard::Access;
 use kaos_node::{Launcher, Node, NodeError, NodeOptions, ServiceTable};
 use kaos_seams::Seams;
 use kube::{
@@ -26,11 +27,12 @@ use crate::{
     backend::NodeBackend,
     data_dir::{DataDir, DataDirError, Record},
     defaults::{CONTROL_NAMESPACE, controllers_config, image_mappings},
+    gateway::{self, GatewayOptions},
     identity::Identity,
 };
 
 /// The field manager of what an instance brings itself: the kinds and the control namespace.
-const FIELD_MANAGER: &str = "kaos-local";
+pub(crate) const FIELD_MANAGER: &str = "kaos-local";
 
 /// How to start an instance.
 #[derive(Clone, Debug)]
@@ -39,6 +41,8 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// The port of the API. `None`: the one of the last instance on this folder while it is free, else any.
     pub api_port: Option<u16>,
+    /// The one address of everything that has a route.
+    pub gateway: GatewayOptions,
     /// This program: what runs in the pods of its images.
     pub program: PathBuf,
     /// The hidden subcommand of this program that becomes a container's process.
@@ -63,6 +67,17 @@ pub enum StartError {
         "port {port} on 127.0.0.1 cannot be used: {source}; choose another one with --port, or leave it out"
     )]
     Port {
+        /// The port.
+        port: u16,
+        /// Why.
+        source: io::Error,
+    },
+    /// The gateway has no port.
+    #[error(
+        "port {port} on 127.0.0.1 cannot be used for the gateway: {source}; choose another one with --gateway-port, or \
+         leave it out"
+    )]
+    GatewayPort {
         /// The port.
         port: u16,
         /// Why.
@@ -93,12 +108,14 @@ pub struct Instance {
     server: ApiServer,
     client: Client,
     api: SocketAddr,
+    gateway: SocketAddr,
     started: Timestamp,
     services: Arc<ServiceTable>,
     parts: Vec<Part>,
     stop_controllers: CancellationToken,
     stop_node: CancellationToken,
     stop_front: CancellationToken,
+    stop_gateway: CancellationToken,
     failed: CancellationToken,
 }
 
@@ -111,6 +128,7 @@ impl Instance {
         let Options {
             data_dir,
             api_port,
+            gateway,
             program,
             launch,
             log_level,
@@ -118,10 +136,13 @@ impl Instance {
         } = options;
         let data = DataDir::lock(&data_dir)?;
         let started = seams.clock.now();
-        let listener = listen(api_port, data.last_record()).await?;
+        let last = data.last_record();
+        let gateway_port = last.as_ref().and_then(|record| record.gateway_port);
+        let listener = listen(api_port, last).await?;
         let api = listener
             .local_addr()
             .map_err(|source| StartError::Port { port: 0, source })?;
+        let gateway_listening = gateway::listen(gateway.port, gateway_port).await?;
         let identity = Identity::of(&data, &seams)?;
         let server = ApiServer::open(ApiOptions {
             storage: Storage::Disk(data.store()),
@@ -130,7 +151,8 @@ impl Instance {
         })
         .await?;
         let client = Client::new(server.clone(), "default");
-        set_up(&client).await?;
+        tokio::try_join!(set_up(&client), gateway::install_kinds(&client))?;
+        gateway::set_up(&client, gateway_listening.address.port()).await?;
 
         let node = Arc::new(
             Node::start(NodeOptions {
@@ -156,12 +178,14 @@ impl Instance {
             server: server.clone(),
             client: client.clone(),
             api,
+            gateway: gateway_listening.address,
             started,
             services: node.services(),
             parts: Vec::new(),
             stop_controllers: CancellationToken::new(),
             stop_node: CancellationToken::new(),
             stop_front: CancellationToken::new(),
+            stop_gateway: CancellationToken::new(),
             failed: CancellationToken::new(),
         };
         let front_options = front::FrontOptions {
@@ -176,8 +200,22 @@ impl Instance {
         instance.part("the node", async move { runner.run(stop).await });
         let stop = instance.stop_controllers.clone();
         let seams = seams.with_dialer(node.services());
+        let (for_controllers, for_gateway) = (client.clone(), seams.clone());
         instance.part("the controllers", async move {
-            kaos_controllers::run(client, controllers_config(&log_level), seams, stop).await
+            kaos_controllers::run(for_controllers, controllers_config(&log_level), seams, stop).await
+        });
+        let stop = instance.stop_gateway.clone();
+        let gateway_options = kaos_gateway::Options {
+            listeners: gateway_listening.listeners,
+            access: Access {
+                hosts: Vec::new(),
+                origins: gateway.allow_origins,
+            },
+            grace: gateway::GRACE,
+            seams: for_gateway,
+        };
+        instance.part("the gateway", async move {
+            kaos_gateway::run(client, gateway_options, stop).await
         });
 
         let url = format!("https://{api}");
@@ -186,6 +224,7 @@ impl Instance {
         instance.data.write_record(&Record {
             pid: std::process::id(),
             api_port: api.port(),
+            gateway_port: Some(gateway_listening.kept),
         })?;
         Ok(instance)
     }
@@ -219,6 +258,11 @@ impl Instance {
         self.api
     }
 
+    /// Where the gateway listens: the one address of everything that has a route.
+    pub fn gateway(&self) -> SocketAddr {
+        self.gateway
+    }
+
     /// Where a Service is reached on this machine.
     pub fn service(&self, namespace: &str, name: &str, port: u16) -> Option<SocketAddr> {
         self.services.address(namespace, name, port)
@@ -234,7 +278,7 @@ impl Instance {
         self.failed.cancelled().await;
     }
 
-    /// Stops the controllers, then the pods, then the API, and waits for each. Stored objects stay.
+    /// Stops the gateway, then the controllers, then the pods, then the API, and waits for each. Stored objects stay.
     ///
     /// # Errors
     /// When a part had failed, before or while stopping.
@@ -246,12 +290,13 @@ impl Instance {
             stop_controllers,
             stop_node,
             stop_front,
+            stop_gateway,
             ..
         } = self;
         let mut result = Ok(());
-        // Parts were started in the order front, node, controllers; they stop in the opposite one, so that
-        // each can still write its last words.
-        let tokens = [&stop_front, &stop_node, &stop_controllers];
+        // Parts were started in the order front, node, controllers, gateway; they stop in the opposite one, so
+        // that each can still write its last words, and answers under way still have their pods.
+        let tokens = [&stop_front, &stop_node, &stop_controllers, &stop_gateway];
         for ((part, task), token) in parts.into_iter().zip(tokens).rev() {
             token.cancel();
             let reason = match task.await {
@@ -287,18 +332,29 @@ async fn listen(asked: Option<u16>, last: Option<Record>) -> Result<TcpListener,
 
 /// The kinds and the control namespace, as an installation brings them to a cluster.
 async fn set_up(client: &Client) -> Result<(), kube::Error> {
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in kaos_api::crds() {
-        definitions
-            .patch(&definition.name_any(), &params, &Patch::Apply(&definition))
-            .await?;
+        install(client, &definition).await?;
     }
+    let params = PatchParams::apply(FIELD_MANAGER).force();
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(CONTROL_NAMESPACE.to_owned());
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces
         .patch(CONTROL_NAMESPACE, &params, &Patch::Apply(&namespace))
+        .await?;
+    Ok(())
+}
+
+/// Makes a kind served.
+pub(crate) async fn install(
+    client: &Client,
+    definition: &CustomResourceDefinition,
+) -> Result<(), kube::Error> {
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = definition.name_any();
+    definitions
+        .patch(&name, &params, &Patch::Apply(definition))
         .await?;
     Ok(())
 }

@@ -8,11 +8,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kaos_seams::{Dialer, Seams};
+use kaos_telemetry::TraceContext;
 use rmcp::{
     ClientLifecycleMode, ClientServiceExt, RoleClient,
     model::{
         CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ContentBlock,
-        Implementation, ProtocolVersion, ResourceContents, Tool,
+        Implementation, ProtocolVersion, RequestParamsMeta, ResourceContents, Tool,
     },
     service::{ClientCacheConfig, ClientInitializeError, RunningService, ServiceError},
     transport::{
@@ -177,10 +178,28 @@ impl McpClient {
         arguments: Map<String, Value>,
         deadline: Duration,
     ) -> Result<ToolOutcome, ClientError> {
+        let trace = TraceContext::default();
+        self.call_tool_in(&trace, name, arguments, deadline).await
+    }
+
+    /// Calls one tool, as part of `trace`, which the request carries in its metadata (SEP-414).
+    ///
+    /// # Errors
+    /// As [`McpClient::call_tool`].
+    pub async fn call_tool_in(
+        &self,
+        trace: &TraceContext,
+        name: &str,
+        arguments: Map<String, Value>,
+        deadline: Duration,
+    ) -> Result<ToolOutcome, ClientError> {
         let operation = format!("tools/call {name}");
         let call = async {
             let session = self.session().await?;
-            let request = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+            let mut request = CallToolRequestParams::new(name.to_owned()).with_arguments(arguments);
+            for (field, value) in trace.fields() {
+                request.meta_or_default().insert(field, value.into());
+            }
             let result = match session.call_tool(request.clone()).await {
                 Err(error) if broken(&error) => {
                     self.forget(&session).await;

@@ -9,13 +9,19 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Pod, Secret, Service},
+    discovery::v1::EndpointSlice,
+};
 use kaos_seams::Seams;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, PostParams},
 };
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -223,7 +229,9 @@ impl Node {
             background.clone(),
             |_| {},
         ));
-        tasks.spawn(self.clone().keep_endpoints(services, background.clone()));
+        let (slices, told) = watch::channel(Vec::new());
+        tasks.spawn(self.clone().keep_endpoints(services, slices, background.clone()));
+        tasks.spawn(self.clone().publish_slices(told, background.clone()));
 
         let mut kubelet = Kubelet::new(context.clone(), stop.clone());
         let scheduler = Recorder::start(client.clone(), &context.seams, "default-scheduler", None);
@@ -266,28 +274,41 @@ impl Node {
         Ok(())
     }
 
-    /// Keeps what is behind the Services' addresses true, and its slices in the API.
-    async fn keep_endpoints(self, services: Arc<Cache<Service>>, stop: CancellationToken) {
+    /// Keeps what is behind the Services' addresses true, and tells the slices that say so. Nothing is waited
+    /// for here: who hears that a pod is ready finds it behind its Service.
+    async fn keep_endpoints(
+        self,
+        services: Arc<Cache<Service>>,
+        slices: watch::Sender<Vec<EndpointSlice>>,
+        stop: CancellationToken,
+    ) {
         let mut service_changes = services.changes();
         let mut pod_changes = self.pods.changes();
         let mut port_changes = self.context.ports.changes();
-        let mut written = None;
         let mut told: HashMap<String, String> = HashMap::new();
         loop {
             let all = services.all();
             self.tell_unsupported(&all, &mut told);
-            let (endpoints, slices) = Endpoints::compute(&all, &self.pods.all(), &self.context.ports);
+            let (endpoints, desired) = Endpoints::compute(&all, &self.pods.all(), &self.context.ports);
             self.services.set_endpoints(endpoints);
-            let mut failed = false;
-            if written.as_ref() != Some(&slices) {
-                match write_slices(&self.context.client, &slices).await {
-                    Ok(()) => written = Some(slices),
-                    Err(error) => {
-                        tracing::warn!(%error, "EndpointSlices cannot be written; trying again");
-                        failed = true;
-                    }
-                }
+            slices.send_if_modified(|before| {
+                let changed = *before != desired;
+                *before = desired;
+                changed
+            });
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = service_changes.changed() => {}
+                _ = pod_changes.changed() => {}
+                _ = port_changes.changed() => {}
             }
+        }
+    }
+
+    /// Keeps the EndpointSlices of the API what was told last.
+    async fn publish_slices(self, mut slices: watch::Receiver<Vec<EndpointSlice>>, stop: CancellationToken) {
+        let mut failed = false;
+        loop {
             let retry = async {
                 match failed {
                     true => sleep(RETRY).await,
@@ -296,10 +317,18 @@ impl Node {
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = service_changes.changed() => {}
-                _ = pod_changes.changed() => {}
-                _ = port_changes.changed() => {}
+                changed = slices.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
                 () = retry => {}
+            }
+            let desired = slices.borrow_and_update().clone();
+            let written = write_slices(&self.context.client, &desired).await;
+            failed = written.is_err();
+            if let Err(error) = written {
+                tracing::warn!(%error, "EndpointSlices cannot be written; trying again");
             }
         }
     }

@@ -14,7 +14,7 @@ use axum::{
 use kaos_openai::{Model, ModelList};
 use kaos_seams::Seams;
 use serde_json::{Map, Value, json};
-use tokio::{net::TcpListener, time::Instant};
+use tokio::{net::TcpListener, sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
@@ -22,6 +22,7 @@ use crate::{
     config::{Config, Target},
     error::Failure,
     forward::Forwarder,
+    live::{InForce, Live},
     mock,
 };
 
@@ -55,14 +56,22 @@ pub enum Error {
 }
 
 struct Proxy {
-    config: Config,
+    config: watch::Receiver<InForce>,
     forwarder: Forwarder,
     seams: Seams,
     /// When the proxy started, in seconds since the epoch: the creation time of its models.
     started: i64,
 }
 
-/// Serves `config` on `listener` until `shutdown`, then lets the answers that have begun end.
+impl Proxy {
+    /// The configuration in force now.
+    fn config(&self) -> Arc<Config> {
+        self.config.borrow().config.clone()
+    }
+}
+
+/// Serves `config` on `listener` until `shutdown`, then lets the answers that have begun end. When its file
+/// changes, new requests are answered by what it says then.
 ///
 /// A TLS provider must be installed before (`kaos_telemetry::install_crypto_provider`).
 ///
@@ -78,6 +87,11 @@ pub async fn serve(
     let address = listener.local_addr()?;
     tracing::info!(%address, models = config.names().collect::<Vec<_>>().join(", "), "serving models");
     let started = seams.clock.now().as_second();
+    let (live, config) = Live::new(config);
+    let following = async {
+        live.follow().await;
+        std::future::pending().await
+    };
     let mut app = router(Arc::new(Proxy {
         config,
         forwarder,
@@ -90,6 +104,7 @@ pub async fn serve(
     let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     tokio::select! {
         result = serving => result?,
+        () = following => {}
         () = async { shutdown.cancelled().await; tokio::time::sleep(DRAIN).await } => {
             tracing::warn!("answers were still being given at the end of the shutdown and are cut off");
         }
@@ -140,8 +155,12 @@ async fn healthy() -> Json<Value> {
 
 /// Ready as soon as it serves: the configuration was read before. Upstreams are not asked, since one that is
 /// down would take the others with it.
-async fn ready() -> Json<Value> {
-    Json(json!({"status": "ready"}))
+async fn ready(State(proxy): State<Arc<Proxy>>) -> Json<Value> {
+    let mut answer = json!({"status": "ready"});
+    if let Some(problem) = &proxy.config.borrow().problem {
+        answer["configuration"] = json!(problem);
+    }
+    Json(answer)
 }
 
 async fn unknown(uri: Uri) -> Failure {
@@ -159,10 +178,8 @@ async fn not_allowed(uri: Uri) -> Failure {
 }
 
 async fn models(State(proxy): State<Arc<Proxy>>) -> Json<ModelList> {
-    let models = proxy
-        .config
-        .names()
-        .map(|name| Model::new(name, proxy.started, "kaos"));
+    let config = proxy.config();
+    let models = config.names().map(|name| Model::new(name, proxy.started, "kaos"));
     Json(ModelList::new(models.collect()))
 }
 
@@ -203,8 +220,9 @@ async fn complete(proxy: &Proxy, body: Body) -> Result<(String, Response), Failu
         let message = format!("{name} cannot be set by a request; it belongs in the proxy's configuration");
         return Err(Failure::parameter(name, message));
     }
-    let target = proxy.config.target(&model).ok_or_else(|| {
-        let names: Vec<String> = proxy.config.names().collect();
+    let config = proxy.config();
+    let target = config.target(&model).ok_or_else(|| {
+        let names: Vec<String> = config.names().collect();
         let message = format!(
             "the model {model:?} does not exist; the models are: {}",
             names.join(", ")

@@ -1,7 +1,7 @@
 //! Custom resource definitions, ours and those of a test.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::{Mutex, OnceCell};
 
@@ -71,10 +71,15 @@ impl SharedKind {
 pub async fn install_crd(client: &Client, crd: &CustomResourceDefinition) {
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = crd.name_any();
-    let params = PatchParams::apply("kaos-testkit").force().validation_strict();
-    crds.patch(&name, &params, &Patch::Apply(crd))
-        .await
-        .expect("the definition is accepted");
+    // Most servers are new; creating is quicker than applying for definitions as large as these.
+    match crds.create(&PostParams::default(), crd).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let params = PatchParams::apply("kaos-testkit").force().validation_strict();
+            crds.patch(&name, &params, &Patch::Apply(crd)).await
+        }
+        created => created,
+    }
+    .expect("the definition is accepted");
     eventually(&format!("{name} is established"), PATIENCE, async || {
         let conditions = crds.get(&name).await.ok()?.status?.conditions?;
         conditions

@@ -149,10 +149,26 @@ impl Folder {
     /// # Errors
     /// When it cannot be started.
     pub fn up(&self, arguments: &[&str]) -> Result<Up> {
+        self.start(&[&["up"], arguments].concat())
+    }
+
+    /// Starts `kaos` with these arguments.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(&self, arguments: &[&str]) -> Result<Up> {
+        self.start_with(arguments, &[])
+    }
+
+    /// As [`Folder::start`], with variables in its environment.
+    ///
+    /// # Errors
+    /// As [`Folder::start`].
+    pub fn start_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Up> {
         let mut command = self.command(kaos());
         command
-            .arg("up")
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn()?;
@@ -214,7 +230,7 @@ fn ended(child: &mut Child) -> Result<ExitStatus> {
     }
 }
 
-/// A running `kaos up`. Dropping it kills it.
+/// A running `kaos`, `kaos up` most often. Dropping it kills it.
 pub struct Up {
     child: Child,
     text: Arc<Mutex<String>>,

@@ -4,10 +4,12 @@
 //! the one on the path, Python with the client libraries `$KAOS_TEST_PYTHON`; `cargo xtask test` sets all
 //! three. Nothing is skipped where one of them is missing: the test fails and says what to set.
 
+mod cluster;
 mod instance;
 mod processes;
 mod role;
 
+pub use cluster::Cluster;
 pub use instance::{Folder, Output, Up};
 pub use processes::{Process, descendants};
 pub use role::Role;

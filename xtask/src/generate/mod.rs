@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::builtin_schemas;
+use crate::external;
 use crate::tools::{Tool, go};
 use crate::workspace::{Workspace, in_ci};
 
@@ -44,7 +45,7 @@ struct Generator {
 /// What a generator works from.
 enum Make {
     /// Files outside the clone. They may be missing here, and what they make is built into the binary.
-    FromWorkspace(fn(&Workspace) -> Result<Tool<Vec<GeneratedFile>>>),
+    FromWorkspace(fn(&Workspace, Mode) -> Result<Tool<Vec<GeneratedFile>>>),
     /// The built binary: what it says about itself is what its users meet.
     FromBinary(fn(&Path) -> Result<Vec<GeneratedFile>>),
 }
@@ -55,6 +56,21 @@ const GENERATORS: &[Generator] = &[
         name: "schemas of built-in kinds",
         folder: None,
         make: Make::FromWorkspace(make_builtin_schemas),
+    },
+    Generator {
+        name: "definitions of other projects' kinds",
+        folder: None,
+        make: Make::FromWorkspace(external::definitions),
+    },
+    Generator {
+        name: "types of other projects' kinds",
+        folder: None,
+        make: Make::FromWorkspace(external::types),
+    },
+    Generator {
+        name: "answers to the cases of merging pod specs",
+        folder: None,
+        make: Make::FromWorkspace(make_merge_cases),
     },
     Generator {
         name: "custom resource definitions",
@@ -71,7 +87,7 @@ const GENERATORS: &[Generator] = &[
 /// The file that the embedded API server includes.
 const BUILTIN_SCHEMAS: &str = "crates/apiserver/src/builtin/schemas.json";
 
-fn make_builtin_schemas(workspace: &Workspace) -> Result<Tool<Vec<GeneratedFile>>> {
+fn make_builtin_schemas(workspace: &Workspace, _mode: Mode) -> Result<Tool<Vec<GeneratedFile>>> {
     Ok(match go::kubernetes_sources(workspace)? {
         Tool::Ready(module) => Tool::Ready(vec![GeneratedFile {
             path: BUILTIN_SCHEMAS.into(),
@@ -81,6 +97,21 @@ fn make_builtin_schemas(workspace: &Workspace) -> Result<Tool<Vec<GeneratedFile>
     })
 }
 
+/// Cases by hand, with the answers that Kubernetes gives to them.
+const MERGE_CASES: &str = "crates/kube-ext/src/merge/cases.json";
+
+fn make_merge_cases(workspace: &Workspace, _mode: Mode) -> Result<Tool<Vec<GeneratedFile>>> {
+    Ok(
+        match go::merge_cases(workspace, &workspace.root.join(MERGE_CASES))? {
+            Tool::Ready(text) => Tool::Ready(vec![GeneratedFile {
+                path: MERGE_CASES.into(),
+                text,
+            }]),
+            Tool::Missing(reason) => Tool::Missing(reason),
+        },
+    )
+}
+
 /// Runs every generator. `build` builds the binary, once and only after what it is built from is written.
 pub(crate) fn run(workspace: &Workspace, mode: Mode, build: impl Fn() -> Result<PathBuf>) -> Result<()> {
     let mut stale = Vec::new();
@@ -88,7 +119,7 @@ pub(crate) fn run(workspace: &Workspace, mode: Mode, build: impl Fn() -> Result<
     for generator in GENERATORS {
         let name = generator.name;
         let files = match generator.make {
-            Make::FromWorkspace(generate) => generate(workspace),
+            Make::FromWorkspace(generate) => generate(workspace, mode),
             Make::FromBinary(generate) => {
                 let kaos = match binary.take() {
                     Some(kaos) => kaos,

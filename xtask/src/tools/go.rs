@@ -1,4 +1,4 @@
-//! The programs of the test cluster, built from their Go modules (`xtask/go`).
+//! Go modules (`xtask/go`): the programs of the test cluster, built, and the files that others are generated from.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,6 +38,13 @@ const KUBERNETES: GoModule = GoModule {
     ],
 };
 
+/// Only files are taken from it.
+const GATEWAY_API: GoModule = GoModule {
+    folder: "gateway-api",
+    module: "sigs.k8s.io/gateway-api",
+    packages: &[],
+};
+
 /// Builds the programs of the test cluster, or says why that is not possible here.
 pub(crate) fn cluster_programs(workspace: &Workspace) -> Result<Tool<ClusterPrograms>> {
     let (etcd, kubernetes) = (ETCD.place(workspace)?, KUBERNETES.place(workspace)?);
@@ -56,6 +63,22 @@ pub(crate) fn cluster_programs(workspace: &Workspace) -> Result<Tool<ClusterProg
         kube_controller_manager: kubernetes.join("kube-controller-manager"),
         kubectl: kubernetes.join("kubectl"),
     }))
+}
+
+/// The table of cases for merging pod specs (a file) with Kubernetes' own answers, or why there are none here.
+pub(crate) fn merge_cases(workspace: &Workspace, table: &Path) -> Result<Tool<String>> {
+    if !process::exists("go", "version") {
+        return Ok(Tool::Missing(
+            "Kubernetes merges in Go, and there is no `go` in PATH".into(),
+        ));
+    }
+    let folder = KUBERNETES.source(workspace);
+    process::output(
+        go(&folder)
+            .args(["run", "-mod=readonly", "./strategicmerge"])
+            .arg(table),
+    )
+    .map(Tool::Ready)
 }
 
 /// Commands of one Go module, pinned by the go.mod and go.sum of a folder of `xtask/go`.
@@ -101,6 +124,20 @@ impl GoModule {
             )
         })
     }
+
+    /// The folder of the module's sources, checked against go.sum.
+    fn sources(&self, workspace: &Workspace) -> Result<Tool<PathBuf>> {
+        if !process::exists("go", "version") {
+            return Ok(Tool::Missing(format!(
+                "{} is a Go module, and there is no `go` in PATH",
+                self.module
+            )));
+        }
+        let source = self.source(workspace);
+        process::run(go(&source).args(["mod", "download", self.module]))?;
+        let folder = process::output(go(&source).args(["list", "-m", "-f", "{{.Dir}}", self.module]))?;
+        Ok(Tool::Ready(PathBuf::from(folder.trim())))
+    }
 }
 
 /// The command `go` in a folder with a go.mod.
@@ -143,17 +180,14 @@ fn required_version(go_mod: &str, module: &str) -> Result<String> {
         .with_context(|| format!("go.mod does not require {module}"))
 }
 
-/// The folder of a module that `xtask/go/kubernetes` pins: its sources, checked against go.sum.
+/// The folder of Kubernetes' sources.
 pub(crate) fn kubernetes_sources(workspace: &Workspace) -> Result<Tool<PathBuf>> {
-    if !process::exists("go", "version") {
-        return Ok(Tool::Missing(
-            "the sources of Kubernetes are a Go module, and there is no `go` in PATH".into(),
-        ));
-    }
-    let source = KUBERNETES.source(workspace);
-    process::run(go(&source).args(["mod", "download", KUBERNETES.module]))?;
-    let folder = process::output(go(&source).args(["list", "-m", "-f", "{{.Dir}}", KUBERNETES.module]))?;
-    Ok(Tool::Ready(PathBuf::from(folder.trim())))
+    KUBERNETES.sources(workspace)
+}
+
+/// The folder of the Gateway API's sources.
+pub(crate) fn gateway_api_sources(workspace: &Workspace) -> Result<Tool<PathBuf>> {
+    GATEWAY_API.sources(workspace)
 }
 
 #[cfg(test)]

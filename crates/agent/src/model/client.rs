@@ -1,20 +1,20 @@
 //! A server of the Chat Completions API, over HTTP.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
 use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, ErrorResponse, StreamEvent, sse};
 use kaos_seams::Seams;
+use kaos_telemetry::TraceContext;
 use reqwest::{Client, Response, header};
 use tokio::time::timeout;
 use url::Url;
 
 use super::{ChunkStream, Model, ModelError};
+use crate::http_client::{self, endpoint, innermost, without_password};
 
-/// How long a connection may take to be established.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the server may take to say that it is there.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How large an answer may be, in bytes on the wire: 32 000 tokens in frames of 250 bytes.
@@ -38,12 +38,8 @@ pub(crate) struct ModelClient {
 impl ModelClient {
     /// A client of the server at `base`, which may stay silent for `silence`.
     pub(crate) fn new(base: &Url, silence: Duration, seams: Seams) -> Result<Self, reqwest::Error> {
-        let mut http = Client::builder().connect_timeout(CONNECT_TIMEOUT);
-        if is_near(&seams.dialer.locate(base)) {
-            http = http.no_proxy();
-        }
         Ok(Self {
-            http: http.build()?,
+            http: http_client::for_server(&seams.dialer.locate(base))?,
             name: without_password(base),
             completions: endpoint(base, "chat/completions"),
             models: endpoint(base, "models"),
@@ -176,12 +172,13 @@ impl ModelClient {
 
 #[async_trait]
 impl Model for ModelClient {
-    async fn ask(&self, request: ChatRequest) -> Result<ChunkStream, ModelError> {
+    async fn ask(&self, request: ChatRequest, trace: &TraceContext) -> Result<ChunkStream, ModelError> {
         // The address is looked up each time: a Service may move.
         let url = self.seams.dialer.locate(&self.completions);
         let sent = self
             .http
             .post(url)
+            .headers(trace.headers())
             .header(header::ACCEPT, "text/event-stream")
             .json(&request)
             .send();
@@ -234,89 +231,5 @@ fn read(event: &sse::Event, url: &str) -> Result<Option<ChatChunk>, ModelError> 
             url,
             reason: error.to_string(),
         }),
-    }
-}
-
-/// `path` below the `/v1` of `base`, whether or not `base` ends with it.
-fn endpoint(base: &Url, path: &str) -> Url {
-    let mut url = base.clone();
-    let prefix = base.path().trim_end_matches('/');
-    let version = if prefix.ends_with("/v1") { "" } else { "/v1" };
-    url.set_path(&format!("{prefix}{version}/{path}"));
-    url
-}
-
-fn without_password(url: &Url) -> String {
-    let mut url = url.clone();
-    // Both only fail for URLs that have no host, which cannot have a password either.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.to_string()
-}
-
-/// Whether a server is on this machine or in this cluster, where the proxy of the environment, which leads to
-/// the internet, does not reach it.
-fn is_near(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Ipv4(address)) => address.is_loopback() || address.is_private(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback() || address.is_unique_local(),
-        Some(url::Host::Domain(name)) => {
-            !name.contains('.') || name.ends_with(".svc") || name.contains(".svc.")
-        }
-        None => false,
-    }
-}
-
-/// What reqwest's errors hide behind "error sending request".
-fn innermost(error: &reqwest::Error) -> String {
-    if error.is_connect() && error.is_timeout() {
-        return format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
-    }
-    let mut cause = error.source();
-    let mut text = error.to_string();
-    while let Some(inner) = cause {
-        text = inner.to_string();
-        cause = inner.source();
-    }
-    text
-}
-
-#[cfg(test)]
-mod unit {
-    use super::*;
-
-    #[test]
-    fn the_version_is_in_the_path_once() {
-        let endpoint = |base: &str| endpoint(&Url::parse(base).unwrap(), "models").to_string();
-        assert_eq!(endpoint("http://m:8000"), "http://m:8000/v1/models");
-        assert_eq!(endpoint("http://m:8000/"), "http://m:8000/v1/models");
-        assert_eq!(endpoint("http://m:8000/v1"), "http://m:8000/v1/models");
-        assert_eq!(
-            endpoint("http://m:8000/openai/v1/"),
-            "http://m:8000/openai/v1/models"
-        );
-        assert_eq!(endpoint("http://m:8000/api"), "http://m:8000/api/v1/models");
-    }
-
-    #[test]
-    fn errors_name_the_server_without_its_password() {
-        let url = Url::parse("https://me:secret@models.example.com/v1").unwrap();
-        assert_eq!(without_password(&url), "https://models.example.com/v1");
-    }
-
-    #[test]
-    fn servers_nearby_are_reached_without_a_proxy() {
-        let near = |url: &str| is_near(&Url::parse(url).unwrap());
-        for url in [
-            "http://127.0.0.1:1",
-            "http://[::1]:1",
-            "http://localhost",
-            "http://m.default.svc.example.org:8000",
-        ] {
-            assert!(near(url), "{url}");
-        }
-        for url in ["https://api.openai.com/v1", "http://8.8.8.8"] {
-            assert!(!near(url), "{url}");
-        }
     }
 }

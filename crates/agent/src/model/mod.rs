@@ -1,6 +1,7 @@
 //! The model as the agent sees it: asked with a request, it answers in chunks.
 
 mod client;
+pub(crate) mod mock;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +10,7 @@ use std::{pin::Pin, time::Duration};
 use async_trait::async_trait;
 use futures::Stream;
 use kaos_openai::{ChatChunk, ChatRequest};
+use kaos_telemetry::TraceContext;
 
 pub(crate) use client::ModelClient;
 
@@ -18,8 +20,8 @@ pub(crate) type ChunkStream = Pin<Box<dyn Stream<Item = Result<ChatChunk, ModelE
 /// What answers chat completions.
 #[async_trait]
 pub(crate) trait Model: Send + Sync {
-    /// Asks for an answer.
-    async fn ask(&self, request: ChatRequest) -> Result<ChunkStream, ModelError>;
+    /// Asks for an answer, as part of `trace`.
+    async fn ask(&self, request: ChatRequest, trace: &TraceContext) -> Result<ChunkStream, ModelError>;
 
     /// Whether it can be asked.
     async fn check(&self) -> Result<(), ModelError>;
@@ -49,4 +51,19 @@ pub(crate) enum ModelError {
     /// Its answer is longer than is sensible.
     #[error("model API {url} sent an answer of more than {limit} bytes")]
     TooLarge { url: String, limit: usize },
+}
+
+impl ModelError {
+    /// Which of few kinds of error it is, for those who count them.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "unreachable",
+            Self::Silent { .. } => "timeout",
+            Self::Refused { .. } => "refused",
+            Self::Failed { .. } => "failed",
+            Self::Unreadable { .. } => "unreadable",
+            Self::CutOff { .. } => "cut_off",
+            Self::TooLarge { .. } => "too_large",
+        }
+    }
 }

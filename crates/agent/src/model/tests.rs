@@ -11,6 +11,7 @@ use axum::{
 use futures::{StreamExt, stream};
 use kaos_openai::{ChunkAccumulator, FinishReason, Message};
 use kaos_seams::{FixedDialer, Seams};
+use kaos_telemetry::TraceContext;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket},
@@ -112,7 +113,9 @@ fn question() -> ChatRequest {
 async fn asked(server: &Server) -> (String, Result<(), String>) {
     let mut answer = ChunkAccumulator::new();
     let end = async {
-        let mut chunks = client(&server.url).ask(question()).await?;
+        let mut chunks = client(&server.url)
+            .ask(question(), &TraceContext::default())
+            .await?;
         while let Some(chunk) = chunks.next().await {
             answer.push(&chunk?);
         }
@@ -276,7 +279,11 @@ async fn a_server_that_is_not_there_or_says_nothing_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
     // The kernel accepts the connection; nobody answers.
-    let silent = client(&url).ask(question()).await.map(|_| ()).unwrap_err();
+    let silent = client(&url)
+        .ask(question(), &TraceContext::default())
+        .await
+        .map(|_| ())
+        .unwrap_err();
     assert_eq!(
         silent,
         ModelError::Silent {
@@ -290,7 +297,7 @@ async fn a_server_that_is_not_there_or_says_nothing_is_an_error() {
     taken.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let url = Url::parse(&format!("http://{}", taken.local_addr().unwrap())).unwrap();
     let gone = client(&url)
-        .ask(question())
+        .ask(question(), &TraceContext::default())
         .await
         .map(|_| ())
         .unwrap_err()
@@ -328,7 +335,7 @@ async fn the_request_goes_where_the_dialer_says_and_asks_for_a_stream() {
     let base = Url::parse("http://model.default.svc:8000/v1").unwrap();
     let client = ModelClient::new(&base, SILENCE, seams).unwrap();
     let mut answer = ChunkAccumulator::new();
-    let mut chunks = client.ask(question()).await.unwrap();
+    let mut chunks = client.ask(question(), &TraceContext::default()).await.unwrap();
     while let Some(chunk) = chunks.next().await {
         answer.push(&chunk.unwrap());
     }

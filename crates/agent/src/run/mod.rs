@@ -4,6 +4,7 @@
 //! I/O and never looks at the time: a driver asks for the [`Step`], does it and feeds the result back. A run
 //! is plain data, so that it can be stored between any two steps and taken up again, or replayed.
 
+mod delegation;
 mod prompt;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,11 @@ use kaos_openai::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use prompt::{Identity, conversation};
+pub(crate) use delegation::function_name;
+pub use delegation::{
+    DELEGATION_FAILED, Delegate, Delegation, delegation_failed, delegation_tool, delegation_tools,
+};
+pub use prompt::{Identity, TASK_DELEGATION, conversation, is_asked};
 
 /// What starts the result of every call that failed, as the model sees it.
 pub const TOOL_FAILED: &str = "Tool execution failed: ";
@@ -28,6 +33,8 @@ pub struct Settings {
     pub model: String,
     /// How often it is asked at most.
     pub max_steps: u32,
+    /// How many messages of the conversation go with a task to another agent.
+    pub context_limit: usize,
     /// Whether and what the model has to call. A demand to call a tool holds for the first step only; after
     /// that it would keep the model from ever answering.
     pub tool_choice: Option<Value>,
@@ -41,6 +48,7 @@ pub struct AgentRun {
     settings: Settings,
     messages: Vec<Message>,
     tools: Vec<Tool>,
+    delegates: Vec<Delegate>,
     /// How often the model has answered.
     steps: u32,
     usage: Usage,
@@ -83,6 +91,8 @@ pub struct Invocation {
     pub tool: String,
     /// The arguments. What the model wrote, as a string, in a call that is refused for its arguments.
     pub arguments: Value,
+    /// The task to hand to another agent, where that is what the tool does.
+    pub delegation: Option<Delegation>,
 }
 
 /// What came of a call.
@@ -168,8 +178,19 @@ pub enum OutOfTurn {
 }
 
 impl AgentRun {
-    /// A run that continues `messages` (see [`conversation`]) and offers `tools` to the model.
-    pub fn new(settings: Settings, messages: Vec<Message>, tools: Vec<Tool>) -> Self {
+    /// A run that continues `messages` (see [`conversation`]) and offers `tools` and `delegates` to the model.
+    /// A tool with the name of one that hands tasks to a delegate is left out.
+    pub fn new(
+        settings: Settings,
+        messages: Vec<Message>,
+        mut tools: Vec<Tool>,
+        delegates: Vec<Delegate>,
+    ) -> Self {
+        tools.retain(|tool| {
+            let name = &tool.function.name;
+            delegates.iter().all(|delegate| delegate.tool != *name)
+        });
+        tools.extend(delegates.iter().map(Delegate::definition));
         let state = match settings.max_steps {
             0 => State::Done(Outcome::StepsExhausted { max_steps: 0 }),
             _ => State::Model,
@@ -178,6 +199,7 @@ impl AgentRun {
             settings,
             messages,
             tools,
+            delegates,
             steps: 0,
             usage: Usage::default(),
             state,
@@ -215,6 +237,11 @@ impl AgentRun {
     /// The conversation so far.
     pub fn messages(&self) -> &[Message] {
         &self.messages
+    }
+
+    /// The request that hands a task of this run to another agent.
+    pub fn delegated(&self, delegation: &Delegation) -> ChatRequest {
+        delegation::request(delegation, &self.messages, self.settings.context_limit)
     }
 
     /// The tokens of all answers so far.
@@ -327,17 +354,24 @@ impl AgentRun {
 
     fn plan(&self, call: &ToolCall) -> Call {
         let tool = &call.function.name;
-        let refusal;
-        let arguments = match arguments(&call.function.arguments) {
+        let delegate = self.delegates.iter().find(|delegate| delegate.tool == *tool);
+        let mut delegation = None;
+        let (arguments, result) = match arguments(&call.function.arguments) {
             Ok(arguments) => {
-                refusal = (!self.is_offered(tool)).then(|| self.not_offered(tool));
-                Value::Object(arguments)
+                let refusal = match delegate.map(|delegate| delegate.plan(&arguments)) {
+                    Some((task, refusal)) => {
+                        delegation = Some(task);
+                        refusal
+                    }
+                    None if self.is_offered(tool) => None,
+                    None => Some(ToolResult::failure(self.not_offered(tool))),
+                };
+                (Value::Object(arguments), refusal)
             }
             Err(reason) => {
-                refusal = Some(format!(
-                    "the arguments of {tool:?} are not a JSON object: {reason}"
-                ));
-                Value::String(call.function.arguments.clone())
+                let reason = format!("the arguments of {tool:?} are not a JSON object: {reason}");
+                let written = call.function.arguments.clone();
+                (Value::String(written), Some(ToolResult::failure(reason)))
             }
         };
         Call {
@@ -345,8 +379,9 @@ impl AgentRun {
                 id: call.id.clone(),
                 tool: tool.clone(),
                 arguments,
+                delegation,
             },
-            result: refusal.map(ToolResult::failure),
+            result,
         }
     }
 

@@ -2,6 +2,8 @@
 
 use kaos_openai::{Message, Role};
 
+use super::Delegate;
+
 /// Who the agent is, as it is told to the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
@@ -11,12 +13,18 @@ pub struct Identity<'a> {
     pub description: &'a str,
     /// How it is to act.
     pub instructions: &'a str,
+    /// The agents it may hand tasks to.
+    pub delegates: &'a [Delegate],
 }
 
-/// The role that another agent delegates a task with.
-const TASK_DELEGATION: &str = "task-delegation";
+/// The role of the message by which another agent hands on a task.
+pub const TASK_DELEGATION: &str = "task-delegation";
 
-/// Whether a message is one that an agent can be asked with.
+/// Whether any of the messages of a request asks something.
+pub fn is_asked(messages: &[Message]) -> bool {
+    messages.iter().any(asks)
+}
+
 fn asks(message: &Message) -> bool {
     match &message.role {
         Role::User => true,
@@ -25,14 +33,17 @@ fn asks(message: &Message) -> bool {
     }
 }
 
-/// The messages of a request as the model gets them, or `None` if none of them asks anything.
+/// The messages of a request as the model gets them.
 ///
 /// The system messages become part of the agent's own, the first: many models take a single one, at the start.
-/// Tasks delegated by other agents come as messages of a user, because models know no such role.
-pub fn conversation(identity: Identity<'_>, messages: Vec<Message>) -> Option<Vec<Message>> {
-    if !messages.iter().any(asks) {
-        return None;
-    }
+/// Tasks delegated by other agents come as messages of a user, because models know no such role. Before them
+/// comes what is `remembered` of the session, unless the request tells the conversation itself: an answer of
+/// the assistant is among its messages.
+pub fn conversation(
+    identity: Identity<'_>,
+    remembered: Vec<Message>,
+    messages: Vec<Message>,
+) -> Vec<Message> {
     let (given, mut rest): (Vec<_>, Vec<_>) = messages
         .into_iter()
         .partition(|message| matches!(message.role, Role::System | Role::Developer));
@@ -43,8 +54,11 @@ pub fn conversation(identity: Identity<'_>, messages: Vec<Message>) -> Option<Ve
     }
     let given: Vec<String> = given.iter().map(Message::text).collect();
     let mut conversation = vec![Message::system(system_prompt(identity, &given))];
+    if rest.iter().all(|message| message.role != Role::Assistant) {
+        conversation.extend(remembered);
+    }
     conversation.append(&mut rest);
-    Some(conversation)
+    conversation
 }
 
 fn system_prompt(identity: Identity<'_>, given: &[String]) -> String {
@@ -52,12 +66,23 @@ fn system_prompt(identity: Identity<'_>, given: &[String]) -> String {
         name,
         description,
         instructions,
+        delegates,
     } = identity;
     let mut paragraphs = vec![match description {
         "" => format!("You are the agent {name:?}."),
         _ => format!("You are the agent {name:?}: {description}"),
     }];
     paragraphs.push(instructions.to_owned());
+    let unavailable: Vec<String> = delegates
+        .iter()
+        .filter_map(|delegate| Some(format!("- {:?}: {}", delegate.agent, delegate.unavailable()?)))
+        .collect();
+    if !unavailable.is_empty() {
+        paragraphs.push(format!(
+            "These agents are unavailable, so do not count on them:\n{}",
+            unavailable.join("\n")
+        ));
+    }
     let given: Vec<&str> = given
         .iter()
         .map(|text| text.trim())
@@ -82,6 +107,7 @@ mod tests {
         name: "ann",
         description: "adds",
         instructions: "Be exact.",
+        delegates: &[],
     };
 
     #[test]
@@ -93,7 +119,7 @@ mod tests {
             Message::new(Role::Developer, ""),
             Message::new(Role::Other("task-delegation".to_owned()), "two"),
         ];
-        let conversation = conversation(IDENTITY, messages).unwrap();
+        let conversation = conversation(IDENTITY, Vec::new(), messages);
         let [system, rest @ ..] = conversation.as_slice() else {
             panic!("empty")
         };
@@ -119,16 +145,53 @@ mod tests {
             instructions: " ",
             ..IDENTITY
         };
-        let conversation = conversation(identity, vec![Message::user("x")]).unwrap();
+        let conversation = conversation(identity, Vec::new(), vec![Message::user("x")]);
         assert_eq!(conversation[0].text(), "You are the agent \"ann\".");
     }
 
     #[test]
     fn a_request_has_to_ask() {
+        assert!(!is_asked(&[Message::system("x"), Message::assistant("y")]));
+        assert!(!is_asked(&[]));
+        let delegated = Message::new(Role::Other("task-delegation".to_owned()), "x");
+        assert!(is_asked(&[delegated]) && is_asked(&[Message::user("x"), Message::assistant("y")]));
+    }
+
+    #[test]
+    fn what_is_remembered_comes_first_unless_the_request_tells_it() {
+        let remembered = || vec![Message::user("a"), Message::assistant("b")];
+        let asked = |messages| conversation(IDENTITY, remembered(), messages)[1..].to_vec();
         assert_eq!(
-            conversation(IDENTITY, vec![Message::system("x"), Message::assistant("y")]),
-            None
+            asked(vec![Message::user("c")]),
+            [remembered(), vec![Message::user("c")]].concat()
         );
-        assert_eq!(conversation(IDENTITY, Vec::new()), None);
+        let told = vec![Message::user("x"), Message::assistant("y"), Message::user("z")];
+        assert_eq!(asked(told.clone()), told);
+    }
+
+    #[test]
+    fn agents_that_are_unavailable_are_named() {
+        let delegate = |agent: &str, missing: Option<&str>, barred: Option<&str>| Delegate {
+            agent: agent.to_owned(),
+            tool: format!("delegate_to_{agent}"),
+            description: String::new(),
+            missing: missing.map(str::to_owned),
+            barred: barred.map(str::to_owned),
+        };
+        let delegates = [
+            delegate("bob", None, None),
+            delegate("eve", Some("connection refused"), None),
+            delegate("zoe", None, Some("it waits")),
+        ];
+        let identity = Identity {
+            delegates: &delegates,
+            ..IDENTITY
+        };
+        let conversation = conversation(identity, Vec::new(), vec![Message::user("x")]);
+        assert_eq!(
+            conversation[0].text(),
+            "You are the agent \"ann\": adds\n\nBe exact.\n\nThese agents are unavailable, so do not count on \
+             them:\n- \"eve\": connection refused\n- \"zoe\": it waits"
+        );
     }
 }

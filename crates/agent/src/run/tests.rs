@@ -9,6 +9,7 @@ fn settings(max_steps: u32) -> Settings {
     Settings {
         model: "m".to_owned(),
         max_steps,
+        context_limit: 6,
         tool_choice: None,
         parameters: Extra::new(),
     }
@@ -25,6 +26,7 @@ fn run(max_steps: u32) -> AgentRun {
         settings(max_steps),
         vec![Message::system("s"), Message::user("1+2?")],
         tools(),
+        Vec::new(),
     )
 }
 
@@ -214,7 +216,7 @@ fn the_last_step_may_not_end_in_calls() {
     assert_eq!(outcome(&run), Outcome::StepsExhausted { max_steps: 2 });
     assert_eq!(outcome(&run).text(), "Reached maximum reasoning steps (2)");
     assert_eq!(
-        AgentRun::new(settings(0), Vec::new(), tools()).next_step(),
+        AgentRun::new(settings(0), Vec::new(), tools(), Vec::new()).next_step(),
         Step::Done(Outcome::StepsExhausted { max_steps: 0 })
     );
 }
@@ -267,7 +269,7 @@ fn parameters_reach_the_model_and_a_demand_for_a_tool_only_once() {
             parameters: parameters.clone(),
             ..settings(5)
         };
-        AgentRun::new(settings, vec![Message::user("x")], tools)
+        AgentRun::new(settings, vec![Message::user("x")], tools, Vec::new())
     };
     for (choice, second) in [("required", None), ("auto", Some("auto")), ("none", Some("none"))] {
         let mut run = start(json!(choice), tools());
@@ -298,12 +300,91 @@ fn a_stored_run_goes_on_where_it_was() {
     assert_eq!(asked(&resumed).messages.len(), 6);
 }
 
+fn delegate(agent: &str, barred: Option<&str>) -> Delegate {
+    Delegate {
+        agent: agent.to_owned(),
+        tool: delegation_tool(agent),
+        description: "digs".to_owned(),
+        missing: None,
+        barred: barred.map(str::to_owned),
+    }
+}
+
+#[test]
+fn agents_are_offered_as_tools_and_get_the_task_with_what_was_said() {
+    let delegates = vec![delegate("bob", None), delegate("eve", Some("it waits"))];
+    let mut offered = tools();
+    offered.push(Tool::function("delegate_to_bob", None, json!({})));
+    let messages = vec![Message::system("s"), Message::user("dig here")];
+    let mut run = AgentRun::new(settings(5), messages, offered, delegates);
+    let names = |run: &AgentRun| -> Vec<String> {
+        let tools = asked(run).tools.into_iter();
+        tools.map(|tool| tool.function.name).collect()
+    };
+    assert_eq!(names(&run), ["add", "sub", "delegate_to_bob", "delegate_to_eve"]);
+    let bob = &asked(&run).tools[2].function;
+    assert!(
+        bob.description
+            .as_deref()
+            .unwrap()
+            .contains("What it says of itself: digs")
+    );
+    assert_eq!(bob.parameters.as_ref().unwrap()["required"], json!(["task"]));
+
+    let refused = run
+        .model_answered(calls(&[
+            ("a", "delegate_to_bob", r#"{"task": "dig"}"#),
+            ("b", "delegate_to_eve", r#"{"task": "dig"}"#),
+            ("c", "delegate_to_bob", "{}"),
+            ("d", "add", "{}"),
+        ]))
+        .unwrap();
+    let refused: Vec<_> = refused
+        .iter()
+        .map(|(invocation, result)| (invocation.id.as_str(), result.text.as_str()))
+        .collect();
+    let expected = [
+        ("b", "Delegation failed: it waits"),
+        ("c", "Invalid delegation: missing 'task'"),
+    ];
+    assert_eq!(refused, expected);
+    let Step::CallTools(invocations) = run.next_step() else {
+        panic!("no calls")
+    };
+    let tasks: Vec<_> = invocations
+        .iter()
+        .map(|invocation| &invocation.delegation)
+        .collect();
+    let [Some(task), None] = tasks.as_slice() else {
+        panic!("{tasks:?}")
+    };
+    assert_eq!((task.agent.as_str(), task.task.as_str()), ("bob", "dig"));
+    let request = run.delegated(task);
+    let said: Vec<String> = request.messages.iter().map(Message::text).collect();
+    assert_eq!((request.model.as_str(), request.stream), ("bob", false));
+    assert_eq!(said, ["dig here", "let me see", "dig"]);
+    run.tool_answered("a", ToolResult::success("dug")).unwrap();
+    run.tool_answered("d", ToolResult::success("3")).unwrap();
+    assert_eq!(told(&run, 4), ["dug", expected[0].1, expected[1].1, "3"]);
+}
+
 /// What a model might answer: text, nothing, or calls of any kind.
 fn any_answer() -> impl Strategy<Value = ChatResponse> {
     let call = (
         prop_oneof![Just(String::new()), Just("a".to_owned()), ".{0,4}"],
-        prop_oneof![Just("add".to_owned()), Just("sub".to_owned()), ".{0,4}"],
-        prop_oneof![Just("{}".to_owned()), Just(r#"{"x":1}"#.to_owned()), ".{0,8}"],
+        prop_oneof![
+            Just("add".to_owned()),
+            Just("sub".to_owned()),
+            Just("delegate_to_bob".to_owned()),
+            Just("delegate_to_eve".to_owned()),
+            ".{0,4}"
+        ],
+        prop_oneof![
+            Just("{}".to_owned()),
+            Just(r#"{"x":1}"#.to_owned()),
+            Just(r#"{"task":"dig"}"#.to_owned()),
+            ".{0,8}"
+        ],
     );
     (
         proptest::collection::vec(call, 0..5),
@@ -330,7 +411,8 @@ proptest! {
         answers in proptest::collection::vec(any_answer(), 1..12),
         max_steps in 0u32..6,
     ) {
-        let mut run = run(max_steps);
+        let delegates = vec![delegate("bob", None), delegate("eve", Some("it waits"))];
+        let mut run = AgentRun::new(settings(max_steps), vec![Message::user("1+2?")], tools(), delegates);
         let mut answers = answers.into_iter().cycle();
         let mut questions = 0;
         loop {
@@ -351,6 +433,10 @@ proptest! {
                     prop_assert!(!calls.is_empty());
                     for call in calls {
                         prop_assert!(call.arguments.is_object());
+                        if let Some(task) = &call.delegation {
+                            prop_assert_eq!((task.agent.as_str(), task.task.is_empty()), ("bob", false));
+                            prop_assert!(run.delegated(task).messages.len() <= 7);
+                        }
                         run.tool_answered(&call.id, ToolResult::success("x")).unwrap();
                     }
                 }

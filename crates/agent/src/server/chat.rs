@@ -9,15 +9,23 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, Message, sse};
+use kaos_telemetry::{Operation, TraceContext};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{App, BODY_LIMIT, frames::Frames, refusal::Refusal};
+use super::{
+    App, BODY_LIMIT,
+    frames::Frames,
+    refusal::Refusal,
+    session::{self, SESSION_FIELD, SESSION_HEADER},
+};
 use crate::{
     drive::{Event, drive},
-    run::{AgentRun, Identity, Settings, conversation},
+    memory::{Record, SessionId},
+    peers::Hop,
+    run::{AgentRun, Identity, Settings, conversation, is_asked},
 };
 
 /// How long a stream may be silent before a comment is sent, so that nothing on the way takes it for dead.
@@ -34,24 +42,57 @@ pub(crate) async fn completions(
 ) -> Result<Response, Refusal> {
     let body = body.map_err(unread)?;
     require_json(&headers)?;
-    let request: ChatRequest = serde_json::from_slice(&body).map_err(|error| {
+    let mut request: ChatRequest = serde_json::from_slice(&body).map_err(|error| {
         Refusal::bad_request(format!("request body is not a chat completion request: {error}"))
     })?;
+    let session = session::named(&headers, &mut request.extra)?;
     let (stream, include_usage) = (request.stream, request.include_usage());
     let model = if request.model.is_empty() {
         UNNAMED.to_owned()
     } else {
         request.model.clone()
     };
-    let run = begin(&app, request)?;
+    let hop = Hop::of(&headers);
+    let trace = TraceContext::of_headers(&headers);
+    let (run, session, operation) = begin(&app, request, &hop, session, &trace).await?;
     let id = format!("chatcmpl-{}", app.seams.random.hex(16));
-    let frames = Frames::new(id, app.now(), model, run.max_steps(), include_usage);
+    let frames = Frames::new(
+        id,
+        app.now(),
+        model,
+        run.max_steps(),
+        include_usage,
+        session.clone(),
+    );
     tracing::debug!(id = frames.id, stream, "chat completion begins");
-    if stream {
-        Ok(streamed(&app, run, frames))
+    let events = events(&app, run, hop, session.clone(), operation);
+    let mut response = if stream {
+        streamed(&app, events, frames)
     } else {
-        whole(&app, run, frames).await
+        whole(&app, events, frames).await?
+    };
+    let header = session.and_then(|session| HeaderValue::from_str(session.as_str()).ok());
+    if let Some(session) = header {
+        response.headers_mut().insert(SESSION_HEADER, session);
     }
+    Ok(response)
+}
+
+/// What happens in a run, which is remembered as it happens.
+fn events(
+    app: &App,
+    run: AgentRun,
+    hop: Hop,
+    session: Option<SessionId>,
+    operation: Operation,
+) -> impl Stream<Item = Event> + Send + use<> {
+    let remembered = app.memory.clone().zip(session);
+    let ids = operation.ids();
+    drive(run, app.means(hop), operation).inspect(move |event| {
+        if let Some((memory, session)) = &remembered {
+            memory.record(session, ids.as_ref(), Record::of_event(event));
+        }
+    })
 }
 
 fn unread(rejection: BytesRejection) -> Refusal {
@@ -84,10 +125,18 @@ fn require_json(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
 }
 
-/// The run that a request asks for.
-fn begin(app: &App, request: ChatRequest) -> Result<AgentRun, Refusal> {
+/// The run that a request asks for, the session it belongs to where there is memory, and the operation that it
+/// is, as part of `trace`.
+async fn begin(
+    app: &App,
+    request: ChatRequest,
+    hop: &Hop,
+    session: Option<SessionId>,
+    trace: &TraceContext,
+) -> Result<(AgentRun, Option<SessionId>, Operation), Refusal> {
     let ChatRequest {
         messages,
+        stream,
         tools,
         tool_choice,
         extra: mut parameters,
@@ -95,6 +144,9 @@ fn begin(app: &App, request: ChatRequest) -> Result<AgentRun, Refusal> {
     } = request;
     if messages.is_empty() {
         return Err(Refusal::bad_request("messages are required"));
+    }
+    if !is_asked(&messages) {
+        return Err(Refusal::bad_request("No user or task-delegation message found"));
     }
     if !tools.is_empty() || parameters.contains_key("functions") {
         return Err(Refusal::bad_request(
@@ -110,18 +162,30 @@ fn begin(app: &App, request: ChatRequest) -> Result<AgentRun, Refusal> {
             )));
         }
     }
-    // Meant for the agent, and unknown to models.
-    parameters.remove("session_id");
+    let delegates = app.dependencies.peers.delegates(hop).await;
+    let limit = app.config.context_limit;
+    let remembered = match (&app.memory, &session) {
+        (Some(memory), Some(session)) => memory.conversation(session, limit),
+        _ => Vec::new(),
+    };
     let identity = Identity {
         name: &app.config.name,
         description: &app.config.description,
         instructions: &app.config.instructions,
+        delegates: &delegates,
     };
-    let messages: Vec<Message> = conversation(identity, messages)
-        .ok_or_else(|| Refusal::bad_request("No user or task-delegation message found"))?;
+    let asked = Record::of_request(&messages);
+    let messages = conversation(identity, remembered, messages);
+    let session = app.memory.as_ref().map(|memory| memory.open(session));
+    let max_steps = app.config.max_steps;
+    let operation = app.operations.request(trace, session.as_ref(), max_steps, stream);
+    if let (Some(memory), Some(session)) = (&app.memory, &session) {
+        memory.record(session, operation.ids().as_ref(), asked);
+    }
     let settings = Settings {
         model: app.config.model.clone(),
-        max_steps: app.config.max_steps,
+        max_steps,
+        context_limit: limit,
         tool_choice,
         parameters,
     };
@@ -132,12 +196,17 @@ fn begin(app: &App, request: ChatRequest) -> Result<AgentRun, Refusal> {
         .iter()
         .map(|tool| tool.definition())
         .collect();
-    Ok(AgentRun::new(settings, messages, tools))
+    let run = AgentRun::new(settings, messages, tools, delegates);
+    Ok((run, session, operation))
 }
 
 /// The answer in one piece: what the model said last. What it said before it called tools is only streamed.
-async fn whole(app: &App, run: AgentRun, frames: Frames) -> Result<Response, Refusal> {
-    let mut events = pin!(drive(run, app.means()));
+async fn whole(
+    app: &App,
+    events: impl Stream<Item = Event> + Send,
+    frames: Frames,
+) -> Result<Response, Refusal> {
+    let mut events = pin!(events);
     let finished = async {
         loop {
             match events.next().await {
@@ -155,23 +224,24 @@ async fn whole(app: &App, run: AgentRun, frames: Frames) -> Result<Response, Ref
     };
     let message = Message::assistant(outcome.text());
     let Frames {
-        id, created, model, ..
-    } = frames;
-    Ok(Json(ChatResponse::new(
         id,
         created,
         model,
-        message,
-        outcome.finish_reason(),
-        usage,
-    ))
-    .into_response())
+        session,
+        ..
+    } = frames;
+    let mut response = ChatResponse::new(id, created, model, message, outcome.finish_reason(), usage);
+    if let Some(session) = session {
+        response
+            .extra
+            .insert(SESSION_FIELD.to_owned(), session.as_str().into());
+    }
+    Ok(Json(response).into_response())
 }
 
 /// The answer as it comes, with what the agent does in between.
-fn streamed(app: &App, run: AgentRun, frames: Frames) -> Response {
-    let frames =
-        Box::pin(body(drive(run, app.means()), frames)).take_until(app.cut.clone().cancelled_owned());
+fn streamed(app: &App, events: impl Stream<Item = Event> + Send + 'static, frames: Frames) -> Response {
+    let frames = Box::pin(body(events, frames)).take_until(app.cut.clone().cancelled_owned());
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-cache"),

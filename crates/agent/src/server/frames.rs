@@ -4,7 +4,7 @@
 use kaos_openai::{ChatChunk, Delta};
 use serde_json::{Value, json};
 
-use crate::{drive::Event, run::Outcome};
+use crate::{drive::Event, memory::SessionId, run::Outcome, server::session::SESSION_FIELD};
 
 /// Turns the events of one run into chunks.
 #[derive(Clone, Debug)]
@@ -14,25 +14,41 @@ pub(crate) struct Frames {
     pub(crate) model: String,
     pub(crate) max_steps: u32,
     pub(crate) include_usage: bool,
+    /// The session, where there is memory.
+    pub(crate) session: Option<SessionId>,
     /// The step whose text was sent last.
     said_in: Option<u32>,
 }
 
 impl Frames {
-    pub(crate) fn new(id: String, created: i64, model: String, max_steps: u32, include_usage: bool) -> Self {
+    pub(crate) fn new(
+        id: String,
+        created: i64,
+        model: String,
+        max_steps: u32,
+        include_usage: bool,
+        session: Option<SessionId>,
+    ) -> Self {
         Self {
             id,
             created,
             model,
             max_steps,
             include_usage,
+            session,
             said_in: None,
         }
     }
 
     /// The chunk that every stream begins with.
     pub(crate) fn start(&self) -> ChatChunk {
-        self.chunk(Delta::start())
+        let mut chunk = self.chunk(Delta::start());
+        if let Some(session) = &self.session {
+            chunk
+                .extra
+                .insert(SESSION_FIELD.to_owned(), session.as_str().into());
+        }
+        chunk
     }
 
     /// The chunks that tell of `event`.
@@ -46,11 +62,15 @@ impl Frames {
                 "tool": invocation.tool,
                 "arguments": invocation.arguments,
             }))],
-            Event::ToolResult { step, tool, result } => vec![self.progress(json!({
+            Event::ToolResult {
+                step,
+                invocation,
+                result,
+            } => vec![self.progress(json!({
                 "type": "tool_result",
                 "step": step,
                 "max_steps": self.max_steps,
-                "tool": tool,
+                "tool": invocation.tool,
                 "result": result.text,
                 "is_error": result.is_error,
             }))],
@@ -114,7 +134,7 @@ mod tests {
     use crate::run::{Invocation, ToolResult};
 
     fn frames(include_usage: bool) -> Frames {
-        Frames::new("chatcmpl-1".to_owned(), 7, "m".to_owned(), 5, include_usage)
+        Frames::new("chatcmpl-1".to_owned(), 7, "m".to_owned(), 5, include_usage, None)
     }
 
     fn content(chunks: &[ChatChunk]) -> Vec<Option<&str>> {
@@ -130,8 +150,12 @@ mod tests {
             id: "a".to_owned(),
             tool: "add".to_owned(),
             arguments: json!({"a": "it's \"None\""}),
+            delegation: None,
         };
-        let [call] = &frames(false).chunks(Event::ToolCall { step: 2, invocation })[..] else {
+        let [call] = &frames(false).chunks(Event::ToolCall {
+            step: 2,
+            invocation: invocation.clone(),
+        })[..] else {
             panic!("one")
         };
         assert_eq!(
@@ -147,7 +171,7 @@ mod tests {
         );
         let event = Event::ToolResult {
             step: 2,
-            tool: "add".to_owned(),
+            invocation,
             result: ToolResult::success("3"),
         };
         assert_eq!(

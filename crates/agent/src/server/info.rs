@@ -28,7 +28,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
 }
 
 /// `GET /.well-known/agent`: what the agent can do, for other agents. Capabilities are those it is set up
-/// with, skills are the tools that are there now.
+/// with, skills are the tools that are there now. Peers are not asked for theirs: they would ask back.
 pub(crate) async fn card(State(app): State<App>) -> Json<Value> {
     let tools = &app.dependencies.tools;
     let skills: Vec<Value> = tools
@@ -45,6 +45,9 @@ pub(crate) async fn card(State(app): State<App>) -> Json<Value> {
     let mut capabilities = vec!["message_processing", "task_execution"];
     if !tools.is_empty() {
         capabilities.push("tool_execution");
+    }
+    if !app.dependencies.peers.is_empty() {
+        capabilities.push("task_delegation");
     }
     Json(json!({
         "name": app.config.name,

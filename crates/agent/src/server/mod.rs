@@ -1,9 +1,12 @@
-//! The agent's HTTP server: the Chat Completions API, what the agent is, and whether it is ready.
+//! The agent's HTTP server: the Chat Completions API, what the agent is, whether it is ready, and what it
+//! remembers.
 
 mod chat;
 mod frames;
 mod info;
+mod memory;
 mod refusal;
+mod session;
 #[cfg(test)]
 mod tests;
 
@@ -16,10 +19,14 @@ use axum::{
 };
 use http::StatusCode;
 use kaos_seams::Seams;
+use kaos_telemetry::Telemetry;
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, dependencies::Dependencies, drive::Means, pace::Pace, server::refusal::Refusal};
+use crate::{
+    config::Config, dependencies::Dependencies, drive::Means, memory::Memory, operations::Operations,
+    pace::Pace, peers::Hop, server::refusal::Refusal,
+};
 
 /// How large a request may be, in bytes.
 const BODY_LIMIT: usize = 4 << 20;
@@ -31,6 +38,8 @@ const CLOSING: Duration = Duration::from_secs(1);
 pub(crate) struct App {
     config: Arc<Config>,
     dependencies: Arc<Dependencies>,
+    memory: Option<Arc<Memory>>,
+    operations: Arc<Operations>,
     seams: Seams,
     /// When the agent began, in seconds since the epoch.
     started: i64,
@@ -39,22 +48,35 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(config: Config, dependencies: Arc<Dependencies>, seams: Seams) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        dependencies: Arc<Dependencies>,
+        seams: Seams,
+        telemetry: Telemetry,
+    ) -> Self {
         let started = seams.clock.now().as_second();
+        let memory = config.memory.map(|limits| Arc::new(Memory::new(limits, &seams)));
+        let operations = Arc::new(Operations::new(telemetry, &config.name));
         Self {
             config: Arc::new(config),
             dependencies,
+            memory,
+            operations,
             seams,
             started,
             cut: CancellationToken::new(),
         }
     }
 
-    fn means(&self) -> Means {
+    fn means(&self, hop: Hop) -> Means {
         Means {
             model: self.dependencies.model.clone(),
             tools: self.dependencies.tools.clone(),
+            peers: self.dependencies.peers.clone(),
+            operations: self.operations.clone(),
+            hop,
             tool_timeout: self.config.tool_timeout,
+            delegation_timeout: self.config.delegation_timeout,
         }
     }
 
@@ -65,7 +87,14 @@ impl App {
 
 /// The routes.
 pub(crate) fn router(app: App) -> Router {
-    Router::new()
+    let shown = if app.config.memory_endpoints {
+        Router::new()
+            .route("/memory/events", get(memory::events))
+            .route("/memory/sessions", get(memory::sessions))
+    } else {
+        Router::new()
+    };
+    shown
         .route("/health", get(info::health))
         .route("/ready", get(info::ready))
         .route("/.well-known/agent", get(info::card))

@@ -16,20 +16,24 @@ use std::{
 use futures::future::join_all;
 use kaos_mcp::client::{ToolInfo, ToolOutcome};
 use kaos_openai::Tool;
+use kaos_telemetry::TraceContext;
 use serde_json::{Map, Value};
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use source::{McpSource, ToolSource};
 
-use crate::{pace::Pace, run::ToolResult};
+use crate::{
+    bounded::shortened,
+    operations::Operations,
+    pace::Pace,
+    run::{ToolResult, function_name},
+};
 
 /// How long a server may take to list its tools.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of a tool's result the model is shown, in bytes: more would fill the context of most models.
-const RESULT_LIMIT: usize = 256 << 10;
-/// How long a function's name may be in the Chat Completions API, in characters.
-const NAME_LIMIT: usize = 64;
+pub(crate) const RESULT_LIMIT: usize = 256 << 10;
 
 /// The tools of several servers.
 pub(crate) struct Toolbox {
@@ -155,7 +159,7 @@ impl Toolbox {
             .flat_map(|(source, listing)| listing.tools.iter().map(move |info| (source, info)));
         tools
             .filter_map(|(source, info)| {
-                let name = offered_name(&info.name);
+                let name = function_name(&info.name);
                 names.insert(name.clone()).then(|| OfferedTool {
                     name,
                     info: info.clone(),
@@ -165,35 +169,47 @@ impl Toolbox {
             .collect()
     }
 
-    /// Calls the tool offered as `name`, for at most `deadline`. Never fails: what goes wrong is a result that
-    /// says so.
+    /// Calls the tool offered as `name`, for at most `deadline`, as part of `trace`. Never fails: what goes wrong
+    /// is a result that says so.
     pub(crate) async fn call(
         &self,
         name: &str,
         arguments: Map<String, Value>,
         deadline: Duration,
+        operations: &Operations,
+        trace: &TraceContext,
     ) -> ToolResult {
         let Some(tool) = self.offered().into_iter().find(|tool| tool.name == name) else {
             self.refresh_soon();
             return ToolResult::failure(format_args!("the tool {name:?} is not offered any more"));
         };
         let source = &self.sources[tool.source];
-        match timeout(deadline, source.call_tool(&tool.info.name, arguments, deadline)).await {
+        let calling = operations.mcp_tool(trace, &tool.info.name, source.name(), source.url());
+        let call = source.call_tool(&tool.info.name, arguments, deadline, calling.context());
+        match timeout(deadline, call).await {
             Ok(Ok(outcome)) => {
                 let result = told(outcome);
-                if result.is_error && result.text.to_ascii_lowercase().contains("unknown tool") {
-                    self.refresh_soon();
+                if result.is_error {
+                    if result.text.to_ascii_lowercase().contains("unknown tool") {
+                        self.refresh_soon();
+                    }
+                    calling.fail("tool_error", &result.text);
+                } else {
+                    calling.succeed();
                 }
                 result
             }
             Ok(Err(error)) => {
                 self.refresh_soon();
+                calling.fail("call_failed", &error);
                 ToolResult::failure(error)
             }
-            Err(_) => ToolResult::failure(format_args!(
-                "{name:?} did not answer within {} s",
-                deadline.as_secs_f64()
-            )),
+            Err(_) => {
+                let seconds = deadline.as_secs_f64();
+                let result = ToolResult::failure(format_args!("{name:?} did not answer within {seconds} s"));
+                calling.fail("timeout", &result.text);
+                result
+            }
         }
     }
 
@@ -210,31 +226,10 @@ fn told(outcome: ToolOutcome) -> ToolResult {
         Some(structured) if outcome.text.trim().is_empty() => structured.to_string(),
         _ => outcome.text,
     };
-    let text = shortened(text);
+    let text = shortened(text, RESULT_LIMIT);
     if outcome.is_error {
         ToolResult::failure(text)
     } else {
         ToolResult::success(text)
     }
-}
-
-fn shortened(mut text: String) -> String {
-    if text.len() > RESULT_LIMIT {
-        let left_out = text.len() - text.floor_char_boundary(RESULT_LIMIT);
-        text.truncate(text.floor_char_boundary(RESULT_LIMIT));
-        text.push_str(&format!("\n[{left_out} more bytes are left out]"));
-    }
-    text
-}
-
-/// The name a tool is offered under: the API takes letters, digits, `_` and `-` only.
-fn offered_name(name: &str) -> String {
-    let allowed = |c: char| {
-        if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
-            c
-        } else {
-            '_'
-        }
-    };
-    name.chars().take(NAME_LIMIT).map(allowed).collect()
 }

@@ -1,6 +1,7 @@
 //! The toolbox with scripted servers, in paused time.
 
 use kaos_seams::SeededRandom;
+use kaos_telemetry::Telemetry;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -8,6 +9,12 @@ use super::*;
 use crate::testing::{ScriptedTools, Tool as Scripted};
 
 const DEADLINE: Duration = Duration::from_secs(60);
+
+async fn call(toolbox: &Toolbox, name: &str, arguments: Map<String, Value>) -> ToolResult {
+    let operations = Operations::new(Telemetry::off(), "ann");
+    let trace = TraceContext::default();
+    toolbox.call(name, arguments, DEADLINE, &operations, &trace).await
+}
 
 fn toolbox(sources: &[&Arc<ScriptedTools>]) -> Toolbox {
     Toolbox::new(
@@ -47,7 +54,7 @@ async fn the_first_server_with_a_name_has_it() {
     let expected =
         [("add", "add of a"), ("math_sub", "math.sub of b")].map(|(n, d)| (n.to_owned(), d.to_owned()));
     assert_eq!(names(&toolbox), expected);
-    let call = async |name: &str| toolbox.call(name, object(json!({"x": 1})), DEADLINE).await;
+    let call = async |name: &str| call(&toolbox, name, object(json!({"x": 1}))).await;
     assert_eq!(call("add").await, ToolResult::success(r#"a {"x":1}"#));
     assert_eq!(
         call("math_sub").await,
@@ -72,7 +79,7 @@ async fn what_goes_wrong_is_a_result_that_says_so() {
         ],
     );
     let toolbox = listed(&[&server]).await;
-    let call = async |name: &str| toolbox.call(name, Map::new(), DEADLINE).await;
+    let call = async |name: &str| call(&toolbox, name, Map::new()).await;
     assert_eq!(call("fails").await, ToolResult::failure("division by zero"));
     assert_eq!(call("structured").await, ToolResult::success(r#"{"sum":3}"#));
     assert_eq!(
@@ -96,7 +103,7 @@ async fn what_goes_wrong_is_a_result_that_says_so() {
 #[tokio::test]
 async fn a_result_that_would_fill_the_context_is_shortened() {
     let server = ScriptedTools::new("a", &[("long", Scripted::Long(10 << 20))]);
-    let result = listed(&[&server]).await.call("long", Map::new(), DEADLINE).await;
+    let result = call(&listed(&[&server]).await, "long", Map::new()).await;
     assert!(!result.is_error);
     assert!(result.text.len() < RESULT_LIMIT + 100, "{}", result.text.len());
     assert!(result.text.ends_with(&format!(
@@ -107,9 +114,9 @@ async fn a_result_that_would_fill_the_context_is_shortened() {
 
 #[test]
 fn names_are_those_the_api_takes() {
-    assert_eq!(offered_name("get_user-2"), "get_user-2");
-    assert_eq!(offered_name("a.b/c d"), "a_b_c_d");
-    assert_eq!(offered_name(&"ü".repeat(80)), "_".repeat(64));
+    assert_eq!(function_name("get_user-2"), "get_user-2");
+    assert_eq!(function_name("a.b/c d"), "a_b_c_d");
+    assert_eq!(function_name(&"ü".repeat(80)), "_".repeat(64));
 }
 
 /// Runs the watch beside `test` and stops it after.
@@ -163,7 +170,7 @@ async fn a_call_of_a_tool_the_server_lost_has_its_tools_listed_again() {
     watched(&toolbox, async {
         sleep(Duration::from_secs(1)).await;
         *server.tools.lock().unwrap() = vec![("sum", Scripted::Echo)];
-        let result = toolbox.call("add", Map::new(), DEADLINE).await;
+        let result = call(&toolbox, "add", Map::new()).await;
         assert_eq!(result, ToolResult::failure("Unknown tool: add"));
         sleep(Duration::from_secs(1)).await;
         assert_eq!(names(&toolbox)[0].0, "sum");

@@ -9,9 +9,14 @@ mod common;
 mod mcp_server;
 mod model_api;
 
-pub use agent::{Agent, AgentConfig, AgentNetwork, AgentSpec, AgentStatus};
-pub use common::{ContainerOverride, DeploymentStatus, Phase};
-pub use mcp_server::{MCPServer, MCPServerSpec, MCPServerStatus};
+pub use agent::{
+    Agent, AgentConfig, AgentMemory, AgentNetwork, AgentSpec, AgentStatus, AgenticLoop, MemoryType,
+};
+pub use common::{ContainerOverride, DeploymentStatus, GatewayRoute, Phase, PodSpecPatch, Telemetry};
+pub use mcp_server::{
+    MCPServer, MCPServerSpec, MCPServerStatus, OlderServerConfig, OlderServerType, OlderTools,
+};
 pub use model_api::{
-    ApiKey, ApiKeySource, ModelAPI, ModelAPISpec, ModelAPIStatus, ModelApiMode, ProxyConfig, ProxyRuntime,
+    ApiKey, ApiKeySource, ConfigYaml, HostedConfig, ModelAPI, ModelAPISpec, ModelAPIStatus, ModelApiMode,
+    ProxyConfig, ProxyRuntime,
 };

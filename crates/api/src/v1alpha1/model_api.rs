@@ -1,15 +1,18 @@
 //! ModelAPI: models, served as an OpenAI-compatible API.
 
 use k8s_openapi::{
-    api::core::v1::{ConfigMapKeySelector, SecretKeySelector},
+    api::core::v1::{ConfigMapKeySelector, EnvVar, SecretKeySelector},
     apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{ContainerOverride, DeploymentStatus, Phase};
-use crate::{names, schema::embedded};
+use super::common::{ContainerOverride, DeploymentStatus, GatewayRoute, Phase, PodSpecPatch, Telemetry};
+use crate::{
+    names,
+    schema::{embedded, env, key_ref},
+};
 
 /// Models, served as an OpenAI-compatible API.
 #[derive(Clone, Debug, PartialEq, CustomResource, Serialize, Deserialize, KubeSchema)]
@@ -33,16 +36,38 @@ use crate::{names, schema::embedded};
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.mode != 'Proxy' || has(self.proxyConfig)")
-    .message("proxyConfig is required where mode is Proxy: add it, with at least one name in proxyConfig.models"))]
+    .message("mode Proxy needs it: add proxyConfig with at least one name in models")
+    .field_path(".proxyConfig").reason(Reason::FieldValueRequired))]
+#[x_kube(validation = Rule::new(
+    "self.mode != 'Hosted' || (has(self.hostedConfig) && has(self.hostedConfig.model)) || \
+     (has(self.serverConfig) && has(self.serverConfig.model))")
+    .message("mode Hosted needs it: add hostedConfig with the Ollama model in model, such as smollm2:135m")
+    .field_path(".hostedConfig").reason(Reason::FieldValueRequired))]
 pub struct ModelAPISpec {
-    /// Where the models are: Proxy passes requests on to a provider.
+    /// Where the models are: Proxy passes requests on to a provider, Hosted runs a model with Ollama.
     pub mode: ModelApiMode,
     /// The models of mode Proxy and their provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_config: Option<ProxyConfig>,
+    /// The model of mode Hosted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosted_config: Option<HostedConfig>,
+    /// Older spelling of hostedConfig, which wins where both are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_config: Option<HostedConfig>,
+    /// Where traces, metrics and logs are sent. Ollama sends none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Telemetry>,
+    /// The API's route through the Gateway, where the operator has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_route: Option<GatewayRoute>,
     /// Changes to the generated container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerOverride>,
+    /// Changes to the generated pod: a strategic merge patch. The container is called `model-api`, the step that
+    /// pulls a hosted model `pull-model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_spec: Option<PodSpecPatch>,
 }
 
 /// Where the models are.
@@ -50,6 +75,25 @@ pub struct ModelAPISpec {
 pub enum ModelApiMode {
     /// With a provider, to which requests are passed on.
     Proxy,
+    /// In the cluster, run by Ollama.
+    Hosted,
+}
+
+/// The model that Ollama runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostedConfig {
+    /// The model, as Ollama names it: smollm2:135m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = Rule::new("!self.matches('[[:space:]]')")
+        .message("no model: the names that Ollama knows have no spaces, such as smollm2:135m"))]
+    pub model: Option<String>,
+    /// Older spelling of container.env, which wins where both name a variable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = env)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub env: Vec<EnvVar>,
 }
 
 /// The program that passes requests on.
@@ -63,45 +107,92 @@ pub enum ProxyRuntime {
     Native,
 }
 
+/// CEL: whether the requests go to the provider mock.
+const ASKS_MOCK: &str = "has(self.provider) ? self.provider == 'mock' : \
+    has(self.models) ? self.models.exists(m, m == 'mock' || m.startsWith('mock/')) : \
+    has(self.model) && (self.model == 'mock' || self.model.startsWith('mock/'))";
+/// CEL: whether all models name a provider that the native proxy has.
+const NATIVE_MODELS: &str = "(has(self.models) ? \
+    self.models.all(m, m == 'mock' || m.startsWith('mock/') || m.startsWith('openai/')) : \
+    self.model == 'mock' || self.model.startsWith('mock/') || self.model.startsWith('openai/'))";
+
 /// The models of a proxy and their provider.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.models) || has(self.model) || has(self.apiBase) || has(self.configYaml)")
+    .message("name at least one model, or * for all that the provider has")
+    .field_path(".models").reason(Reason::FieldValueRequired))]
+#[x_kube(validation = Rule::new(format!("self.runtime != 'LiteLLM' || !({ASKS_MOCK})"))
+    .message("LiteLLM, the default runtime, has no provider mock: add runtime: Native").field_path(".runtime"))]
+#[x_kube(validation = Rule::new(format!("!has(self.apiBase) || !({ASKS_MOCK})"))
+    .message("the provider mock asks no server: remove apiBase")
+    .field_path(".apiBase").reason(Reason::FieldValueForbidden))]
+#[x_kube(validation = Rule::new(format!("!has(self.apiKey) || !({ASKS_MOCK})"))
+    .message("the provider mock needs no key: remove apiKey")
+    .field_path(".apiKey").reason(Reason::FieldValueForbidden))]
 #[x_kube(validation = Rule::new(
-    "self.runtime != 'LiteLLM' || !((has(self.provider) && self.provider == 'mock') || \
-     (!has(self.provider) && self.models.exists(m, m == 'mock' || m.startsWith('mock/'))))")
-    .message("LiteLLM, the default runtime, has no provider mock: add runtime: Native"))]
-#[x_kube(validation = Rule::new(
-    "self.runtime != 'Native' || !has(self.provider) || self.provider in ['openai', 'mock']")
-    .message("runtime Native has only the providers openai and mock: for a server that speaks the OpenAI API \
-              write provider: openai and its apiBase, for anything else runtime: LiteLLM"))]
-#[x_kube(validation = Rule::new(
-    "!(has(self.apiBase) || has(self.apiKey)) || !((has(self.provider) && self.provider == 'mock') || \
-     (!has(self.provider) && self.models.exists(m, m == 'mock' || m.startsWith('mock/'))))")
-    .message("the provider mock asks no server: remove apiBase and apiKey"))]
-#[x_kube(validation = Rule::new(
-    "self.runtime != 'Native' || has(self.provider) || has(self.apiBase) || \
-     self.models.all(m, m == 'mock' || m.startsWith('mock/') || m.startsWith('openai/'))")
-    .message("runtime Native needs to know where the models are: add provider (openai or mock) or apiBase"))]
+    "self.runtime != 'Native' || has(self.configYaml) || !has(self.provider) || self.provider in ['openai', 'mock']")
+    .message(Message::Expression(
+        "'runtime Native has no provider ' + self.provider + ': write provider: openai and its apiBase for a server \
+         that speaks the OpenAI API, or runtime: LiteLLM'".to_owned()))
+    .field_path(".provider"))]
+#[x_kube(validation = Rule::new(format!(
+    "self.runtime != 'Native' || has(self.configYaml) || has(self.provider) || has(self.apiBase) || \
+     !(has(self.models) || has(self.model)) || {NATIVE_MODELS}"))
+    .message("runtime Native needs to know where the models are: add provider (openai or mock) or apiBase")
+    .field_path(".provider").reason(Reason::FieldValueRequired))]
 pub struct ProxyConfig {
-    /// The program that passes requests on.
+    /// The program that passes requests on: LiteLLM, which speaks to many providers, or Native, the proxy that
+    /// comes with KAOS, for servers that speak the OpenAI API and for the provider mock. Default: LiteLLM.
     #[serde(default)]
     pub runtime: ProxyRuntime,
-    /// The models that may be asked for: names, PREFIX/* for all that begin so, or * for all.
+    /// The models that may be asked for: names, PREFIX/* for all that begin with PREFIX/, or * for all.
     // The bounds keep the cost of the rules above within what an API server grants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 1000), inner(length(min = 1, max = 256)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub models: Vec<String>,
+    /// Older spelling of models, for one model; models wins where both are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub model: Option<String>,
     /// The provider, as LiteLLM names it: openai, anthropic, ollama, and others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub provider: Option<String>,
-    /// The address of the provider's API, where it is not the provider's own.
+    /// The address of the provider's API, such as http://models.example.com:8000/v1. Default: the provider's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 2048))]
+    #[x_kube(validation = Rule::new("self.startsWith('http://') || self.startsWith('https://')")
+        .message("no address: begin it with http:// or https://"))]
     pub api_base: Option<String>,
     /// The key for the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<ApiKey>,
+    /// The proxy's configuration file, in place of a generated one. Models that it names have to be in models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_yaml: Option<ConfigYaml>,
+    /// Older spelling of container.env, which wins where both name a variable.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = env)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub env: Vec<EnvVar>,
+}
+
+/// A configuration file in LiteLLM's form.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.fromString) != has(self.fromSecretKeyRef)")
+    .message("give exactly one of fromString and fromSecretKeyRef"))]
+pub struct ConfigYaml {
+    /// The file itself. Whoever may read this object reads it: a key belongs in a Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub from_string: Option<String>,
+    /// The file in a Secret of the same namespace. Pods mount it; the operator never reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = key_ref)]
+    pub from_secret_key_ref: Option<SecretKeySelector>,
 }
 
 /// A key, or where to find it.
@@ -127,11 +218,11 @@ pub struct ApiKey {
 pub struct ApiKeySource {
     /// A key of a Secret in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = embedded)]
+    #[schemars(transform = key_ref)]
     pub secret_key_ref: Option<SecretKeySelector>,
     /// A key of a ConfigMap in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = embedded)]
+    #[schemars(transform = key_ref)]
     pub config_map_key_ref: Option<ConfigMapKeySelector>,
 }
 
@@ -159,6 +250,12 @@ pub struct ModelAPIStatus {
     #[schemars(transform = embedded)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+    /// How many pods there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// The label selector of the pods, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
     /// What the Deployment says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentStatus>,

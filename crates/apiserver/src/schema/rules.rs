@@ -64,7 +64,9 @@ impl Rules {
 
     /// Runs the rules on the value at `path`.
     pub(super) fn check(&self, new: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
-        let outcome = VALIDATOR.with(|validator| validator.validate_compiled(&self.compiled, new, old));
+        let (told, told_old) = (without_nulls(new), old.map(without_nulls));
+        let outcome =
+            VALIDATOR.with(|validator| validator.validate_compiled(&self.compiled, &told, told_old.as_ref()));
         for error in outcome.err().map(|errors| errors.into_vec()).unwrap_or_default() {
             let field = error.field_path.trim_start_matches('.').to_owned();
             let message = match error.kind {
@@ -86,6 +88,19 @@ fn failure(reason: Option<&str>, field: String, value: &Value, message: &str) ->
             FieldError::with_reason("FieldValueInvalid", field, format!("Invalid value: {message}"))
         }
         _ => FieldError::invalid(field, value, message),
+    }
+}
+
+/// The value as Kubernetes shows it to rules: of a field that is null, `has` says that it is absent.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
     }
 }
 

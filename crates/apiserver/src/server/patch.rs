@@ -176,6 +176,14 @@ async fn apply_new(
     if ctx.subresource().is_some() {
         return Err(ApiError::not_found(&ctx.resource, ctx.name()).into());
     }
+    // Who names a uid means an object that is there.
+    let uid = meta::uid(intent);
+    if !uid.is_empty() {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        return Err(ApiError::conflict(&ctx.resource, ctx.name(), &why).into());
+    }
     let object = apply(ctx, intent, options, None)?;
     let new = New {
         object,

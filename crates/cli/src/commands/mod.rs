@@ -9,6 +9,7 @@ pub(crate) mod status;
 pub(crate) mod up;
 
 use anyhow::Result;
+use kaos_local::GatewayOptions;
 use kaos_telemetry::{LogFormat, Logging};
 
 use crate::args::{Command, Global};
@@ -29,7 +30,18 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
         .build()?;
     let result = runtime.block_on(async {
         match command {
-            Command::Up { paths, port } => up::up(global, &paths, port).await,
+            Command::Up {
+                paths,
+                port,
+                gateway_port,
+                gateway_allow_origin,
+            } => {
+                let gateway = GatewayOptions {
+                    port: gateway_port,
+                    allow_origins: gateway_allow_origin,
+                };
+                up::up(global, &paths, port, gateway).await
+            }
             Command::Down => down::down(global).await,
             Command::Status { all_namespaces } => status::status(global, all_namespaces).await,
             Command::Logs {
@@ -46,7 +58,7 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
                 logs::logs(global, &resource, &options).await
             }
             Command::Chat { agent, message } => chat::chat(global, &agent, message).await,
-            Command::Serve { role } => serve::serve(role).await,
+            Command::Serve { role } => serve::serve(global, role).await,
             // Answered by `main`, without a runtime.
             Command::Crds | Command::Version | Command::Reference | Command::Launch { .. } => Ok(()),
         }

@@ -6,18 +6,19 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use kaos_seams::Seams;
+use kaos_telemetry::{Export, Telemetry};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    args::{Listen, Role},
+    args::{FormerFlags, Global, Listen, Role},
     commands::interrupted,
 };
 
 /// Runs a role until SIGTERM, then lets it finish what it has begun.
-pub(crate) async fn serve(role: Role) -> Result<()> {
+pub(crate) async fn serve(global: &Global, role: Role) -> Result<()> {
     let seams = Seams::system();
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone();
@@ -29,24 +30,67 @@ pub(crate) async fn serve(role: Role) -> Result<()> {
     });
     // A wrong configuration is told before the port is taken: no readiness probe sees a half-started role.
     match role {
+        Role::Operator { former } => operator(global, &former, seams, shutdown).await?,
         Role::Agent { listen } => {
             let config = kaos_agent::Config::from_env(variables())?;
-            kaos_agent::serve(config, bind(&listen).await?, seams, shutdown).await?;
+            let telemetry = telemetry(&seams)?;
+            let listener = bind(&listen).await?;
+            let served = kaos_agent::serve(config, listener, seams, telemetry.clone(), shutdown).await;
+            telemetry.shutdown().await;
+            served?;
         }
         Role::Tools { listen } => {
             let config = kaos_mcp::server::ToolServerConfig::from_env(variables())?;
+            let telemetry = telemetry(&seams)?;
             let server = tokio::select! {
                 server = kaos_mcp::server::ToolServer::load(config, seams) => server?,
                 () = shutdown.cancelled() => return Ok(()),
             };
-            server.serve(bind(&listen).await?, shutdown).await?;
+            let server = server.with_telemetry(telemetry.clone());
+            let served = server.serve(bind(&listen).await?, shutdown).await;
+            telemetry.shutdown().await;
+            served?;
         }
         Role::Proxy { config, listen } => {
             let config = kaos_proxy::Config::load(&config, variables())?;
             kaos_proxy::serve(config, bind(&listen).await?, seams, shutdown).await?;
         }
+        Role::ModelPull {
+            model,
+            ollama,
+            listen,
+        } => {
+            let ollama = kaos_ollama::Ollama::new(&ollama, seams.dialer.clone())?;
+            kaos_ollama::serve(model, ollama, bind(&listen).await?, seams, shutdown).await?;
+        }
     }
     Ok(())
+}
+
+async fn operator(
+    global: &Global,
+    former: &FormerFlags,
+    seams: Seams,
+    shutdown: CancellationToken,
+) -> Result<()> {
+    let mut refusals = former.refusals();
+    if global.namespace.is_some() {
+        refusals.push("--namespace: the operator looks after all namespaces; remove it");
+    }
+    ensure!(refusals.is_empty(), "{}", refusals.join("\n       "));
+    let config = kaos_operator::config(variables())?;
+    let source = kaos_operator::Source {
+        kubeconfig: global.kubeconfig.clone(),
+        context: global.context.clone(),
+    };
+    let connection = kaos_operator::Connection::open(&source).await?;
+    Ok(kaos_operator::run(connection, config, seams, shutdown).await?)
+}
+
+/// Where a role tells what it does, as its environment says.
+fn telemetry(seams: &Seams) -> Result<Telemetry> {
+    let export = Export::from_env(variables())?;
+    Ok(Telemetry::start(export.as_ref(), seams)?)
 }
 
 async fn bind(listen: &Listen) -> Result<TcpListener> {

@@ -4,6 +4,7 @@ use std::io::{Write, stdout};
 
 use anyhow::Result;
 use kaos_api::v1alpha1::{Agent, MCPServer, ModelAPI};
+use kaos_local::RouteAddresses;
 use kube::{
     Api, ResourceExt,
     api::ListParams,
@@ -15,6 +16,13 @@ use crate::{args::Global, output::table, target::connect};
 /// Prints the resources of the namespace, or of all.
 pub(crate) async fn status(global: &Global, all_namespaces: bool) -> Result<()> {
     let target = connect(global).await?;
+    let routes = match kaos_local::route_addresses(&target.client).await {
+        Ok(routes) => routes,
+        Err(error) => {
+            tracing::warn!(%error, "routes cannot be read");
+            RouteAddresses::new()
+        }
+    };
     let mut rows = Vec::new();
     for kind in [
         ApiResource::erase::<ModelAPI>(&()),
@@ -39,11 +47,14 @@ pub(crate) async fn status(global: &Global, all_namespaces: bool) -> Result<()> 
             } else {
                 text("message")
             };
+            let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
+            // What can be called from here, else what pods call.
+            let route = routes.get(&(kind.kind.clone(), namespace.clone(), name.clone()));
             rows.push(vec![
-                object.namespace().unwrap_or_default(),
-                format!("{}/{}", kind.kind.to_lowercase(), object.name_any()),
+                namespace,
+                format!("{}/{name}", kind.kind.to_lowercase()),
                 phase,
-                text("endpoint"),
+                route.cloned().unwrap_or_else(|| text("endpoint")),
                 message,
             ]);
         }
@@ -60,7 +71,7 @@ pub(crate) async fn status(global: &Global, all_namespaces: bool) -> Result<()> 
     writeln!(
         stdout(),
         "{}",
-        table(&["NAMESPACE", "RESOURCE", "PHASE", "ENDPOINT", "MESSAGE"], &rows)
+        table(&["NAMESPACE", "RESOURCE", "PHASE", "ADDRESS", "MESSAGE"], &rows)
     )?;
     Ok(())
 }

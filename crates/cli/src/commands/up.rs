@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kaos_api::v1alpha1::Agent;
-use kaos_local::{Applied, Change, Instance, Manifest, Options, ResourceState};
+use kaos_local::{
+    Applied, Change, GatewayOptions, Instance, Manifest, Options, ResourceState, RouteAddresses,
+};
 use kaos_seams::Seams;
 use kube::{Api, ResourceExt, api::ListParams};
 use tokio::time::Instant;
@@ -25,7 +27,12 @@ use crate::{
 const TRY: &str = "kaos.tools/try";
 
 /// Starts an instance, applies the manifests, shows progress, and runs until interrupted.
-pub(crate) async fn up(global: &Global, paths: &[PathBuf], port: Option<u16>) -> Result<()> {
+pub(crate) async fn up(
+    global: &Global,
+    paths: &[PathBuf],
+    port: Option<u16>,
+    gateway: GatewayOptions,
+) -> Result<()> {
     if global.kubeconfig.is_some() || global.context.is_some() {
         bail!("`kaos up` runs everything on this machine; for a cluster, apply the manifests with kubectl");
     }
@@ -35,6 +42,7 @@ pub(crate) async fn up(global: &Global, paths: &[PathBuf], port: Option<u16>) ->
     let instance = Instance::start(Options {
         data_dir: data_dir(global)?,
         api_port: port,
+        gateway,
         program: std::env::current_exe().context("failed to find this program's own file")?,
         launch: vec!["launch".to_owned()],
         log_level: "INFO".to_owned(),
@@ -107,6 +115,7 @@ async fn ready(instance: &Instance, states: &[ResourceState], begun: Instant) ->
         pods.items.len(),
     )];
     let program = program();
+    let routes = kaos_local::route_addresses(instance.client()).await?;
     let mut addresses = Vec::new();
     for state in states.iter().filter(|state| state.kind == "Agent") {
         let namespace = match state.namespace.as_str() {
@@ -127,7 +136,7 @@ async fn ready(instance: &Instance, states: &[ResourceState], begun: Instant) ->
                     state.name,
                     quoted(question)
                 ));
-                addresses.extend(openai_address(instance, &agent));
+                addresses.extend(openai_address(instance, &routes, &agent));
             }
             Err(error) => tracing::warn!(%error, agent = resource_name(state), "cannot be read"),
         }
@@ -145,14 +154,19 @@ async fn ready(instance: &Instance, states: &[ResourceState], begun: Instant) ->
     Ok(())
 }
 
-/// Where an agent's OpenAI API is reached on this machine, for SDKs that take a base URL.
-fn openai_address(instance: &Instance, agent: &Agent) -> Option<String> {
-    let (service, port) = service_of(agent.status.as_ref()?.endpoint.as_deref()?)?;
-    let address = instance.service(&agent.namespace()?, &service, port)?;
-    Some(format!(
-        "{} speaks the OpenAI API at http://{address}/v1",
-        agent.name_any()
-    ))
+/// Where an agent's OpenAI API is reached on this machine, for SDKs that take a base URL: by its route, whose
+/// path is the same on a cluster, or else by its Service.
+fn openai_address(instance: &Instance, routes: &RouteAddresses, agent: &Agent) -> Option<String> {
+    let (namespace, name) = (agent.namespace()?, agent.name_any());
+    let routed = routes.get(&("Agent".to_owned(), namespace.clone(), name.clone()));
+    let base = match routed {
+        Some(address) => address.clone(),
+        None => {
+            let (service, port) = service_of(agent.status.as_ref()?.endpoint.as_deref()?)?;
+            format!("http://{}", instance.service(&namespace, &service, port)?)
+        }
+    };
+    Some(format!("{name} speaks the OpenAI API at {base}/v1"))
 }
 
 /// How this program is called from the shell it was started in.

@@ -1,75 +1,114 @@
-//! Agent: a model and tools, by reference, become a Deployment and, where exposed, a Service.
+//! Agent: a model, tools and peers, by reference, become a Deployment and, where exposed, a Service and a route.
 
-mod apply;
 mod build;
+mod model;
+mod peers;
 pub(crate) mod resolve;
-mod status;
 #[cfg(test)]
 mod tests;
 mod validate;
 
-use std::{convert::Infallible, sync::Arc};
+use std::collections::BTreeMap;
 
-use kaos_api::{names::Kind, v1alpha1::Agent};
-use kube::runtime::controller::Action;
-
-use crate::common::{
-    apply::{Blame, Failure},
-    children::Children,
-    context::{Context, SOON},
-    objects::Owner,
-    status::Standing,
+use kaos_api::{
+    names::{self, Kind},
+    v1alpha1::{Agent, AgentStatus},
 };
-use resolve::References;
+use kaos_kube_ext::Observed;
 
-/// Who writes what this controller writes.
-pub(crate) const MANAGER: &str = "kaos-agent";
+use crate::{
+    common::{
+        children::Live,
+        driver::{Pass, Workload},
+        objects::Owner,
+        plan::{Keep, Note, Plan},
+        route,
+        status::Standing,
+    },
+    config::Config,
+};
+use peers::PEERS_READY;
+pub(crate) use peers::Peer;
+use resolve::{References, Resolved};
+use validate::{DEPENDENCIES_READY, Dependencies};
 
-/// What the passes over Agents share.
+/// Agents.
+#[derive(Debug)]
 pub(crate) struct Agents {
-    pub(crate) shared: Context<Agent>,
-    pub(crate) children: Children,
     pub(crate) references: References,
 }
 
-/// One pass over an Agent.
-pub(crate) async fn reconcile(agent: Arc<Agent>, context: Arc<Agents>) -> Result<Action, Infallible> {
-    if agent.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::await_change());
+impl Workload for Agents {
+    type Resource = Agent;
+    type Status = AgentStatus;
+    type Resolved = Resolved;
+
+    const KIND: Kind = Kind::Agent;
+    const MANAGER: &'static str = "kaos-agent";
+
+    fn resolve(&self, agent: &Agent) -> Resolved {
+        resolve::resolve(agent, &self.references)
     }
-    if !context.children.are_known() || !context.references.are_known() {
-        return Ok(Action::requeue(SOON));
+
+    fn plan(owner: &Owner, agent: &Agent, resolved: &Resolved, config: &Config) -> Plan {
+        let mut notes: Vec<Note> = Vec::new();
+        let exposed = agent.spec.exposed();
+        notes.extend(route::without_effect(
+            agent.spec.gateway_route.as_ref(),
+            config.gateway.is_some(),
+            exposed,
+        ));
+        let dependencies = Dependencies::of(agent, resolved);
+        let objects = validate::validate(owner, agent, resolved, &dependencies, config, &mut notes)
+            .and_then(|valid| build::build(&valid, config));
+        let mut conditions = vec![(DEPENDENCIES_READY, dependencies.observed())];
+        conditions.extend(peers::observed(&resolved.peers).map(|observed| (PEERS_READY, observed)));
+        Plan {
+            objects,
+            port: names::PORT,
+            keep: Keep {
+                services: exposed,
+                routes: exposed && config.gateway.is_some(),
+                config_maps: false,
+            },
+            lacks: dependencies.lacks(agent.spec.wait_for_dependencies),
+            notes,
+            conditions,
+        }
     }
-    let outcome = pass(&agent, &context).await;
-    Ok(context.shared.after(&agent, outcome))
+
+    /// An agent that waits is not ready with its pods as long as a peer is missing.
+    fn live(
+        &self,
+        pass: &Pass<'_, Self>,
+        standing: Standing,
+        _live: &Live,
+    ) -> (Standing, Vec<(&'static str, Observed)>) {
+        let waits = pass.resource.spec.wait_for_dependencies && standing.is_ready();
+        let lacks = peers::standing(&pass.resolved.peers).filter(|_| waits);
+        (lacks.unwrap_or(standing), Vec::new())
+    }
+
+    fn complete(&self, pass: &Pass<'_, Self>, status: &mut AgentStatus) {
+        status.linked_resources = linked(pass.resource, pass.resolved);
+    }
 }
 
-async fn pass(agent: &Agent, context: &Agents) -> Result<(), Failure> {
-    let owner = Owner::of(Kind::Agent, agent).ok_or(Failure::NotStored)?;
-    let config = &context.shared.config;
-    let resolved = resolve::resolve(agent, &owner.namespace, &context.references);
-    let seen = || context.children.observed(&owner);
-    let (standing, objects, outcome) = match validate::validate(&owner, agent, &resolved) {
-        Err(problem) => {
-            // That it is not to be reached does not depend on what it lacks.
-            if !agent.spec.exposed() {
-                apply::hide(&context.shared, &owner, &seen()).await?;
-            }
-            (problem, seen(), Ok(()))
-        }
-        Ok(valid) => {
-            let desired = build::build(&valid, config);
-            match apply::apply(&context.shared, &owner, &desired, &seen()).await {
-                Ok(applied) => {
-                    let standing = valid.lacks.unwrap_or_else(|| Standing::of(&applied.deployment));
-                    (standing, applied.into(), Ok(()))
-                }
-                Err(failure) if failure.blame() == Blame::Passing => return Err(failure),
-                Err(failure) => (Standing::of_failure(&failure), seen(), Err(failure)),
-            }
-        }
-    };
-    let status = status::status(agent, &owner, &standing, &objects, &resolved, &context.shared);
-    context.shared.write_status(agent, &status).await?;
-    outcome
+/// What was found of what the Agent refers to.
+fn linked(agent: &Agent, resolved: &Resolved) -> BTreeMap<String, String> {
+    let model_api = resolved
+        .model_api
+        .iter()
+        .map(|_| (names::LINKED_MODEL_API.to_owned(), agent.spec.model_api.clone()));
+    let servers = resolved
+        .mcp_servers
+        .iter()
+        .filter(|(_, server)| server.is_some())
+        .map(|(name, _)| (names::linked_mcp_server(name), name.clone()));
+    let peers = resolved
+        .peers
+        .iter()
+        .filter(|(_, peer)| *peer != Peer::Missing)
+        .map(|(name, _)| (names::linked_agent(name), name.clone()));
+    model_api.chain(servers).chain(peers).collect()
 }

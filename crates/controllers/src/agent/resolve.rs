@@ -1,24 +1,21 @@
-//! What an Agent refers to: a ModelAPI and MCPServers of its namespace, as the watches last saw them.
+//! What an Agent refers to: a ModelAPI, MCPServers and other Agents of its namespace, as the watches last saw them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use kaos_api::v1alpha1::{Agent, MCPServer, ModelAPI};
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{
+    Resource,
+    runtime::reflector::{ObjectRef, Store},
+};
 
-use crate::common::children::is_known;
+use super::peers::Peer;
 
 /// The stores that references are looked up in.
 #[derive(Clone, Debug)]
 pub(crate) struct References {
     pub(crate) model_apis: Store<ModelAPI>,
     pub(crate) mcp_servers: Store<MCPServer>,
-}
-
-impl References {
-    /// Whether both kinds have been listed.
-    pub(crate) fn are_known(&self) -> bool {
-        is_known(&self.model_apis) && is_known(&self.mcp_servers)
-    }
+    pub(crate) agents: Store<Agent>,
 }
 
 /// What the references of an Agent lead to. What is being deleted counts as gone.
@@ -27,28 +24,38 @@ pub(crate) struct Resolved {
     pub(crate) model_api: Option<Arc<ModelAPI>>,
     /// By name, each once, sorted by name.
     pub(crate) mcp_servers: Vec<(String, Option<Arc<MCPServer>>)>,
+    /// By name, each once, sorted by name.
+    pub(crate) peers: Vec<(String, Peer)>,
 }
 
 /// Looks up what `agent` refers to.
-pub(crate) fn resolve(agent: &Agent, namespace: &str, references: &References) -> Resolved {
-    let names: BTreeSet<&String> = agent.spec.mcp_servers.iter().collect();
-    let server = |name: &String| {
-        let key = ObjectRef::new(name).within(namespace);
-        references
-            .mcp_servers
-            .get(&key)
-            .filter(|server| server.metadata.deletion_timestamp.is_none())
-    };
+pub(crate) fn resolve(agent: &Agent, references: &References) -> Resolved {
+    let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
+    let servers: BTreeSet<&String> = agent.spec.mcp_servers.iter().collect();
+    let peers: BTreeSet<&String> = agent.spec.peers().iter().collect();
     Resolved {
-        model_api: references
-            .model_apis
-            .get(&ObjectRef::new(&agent.spec.model_api).within(namespace))
-            .filter(|model_api| model_api.metadata.deletion_timestamp.is_none()),
-        mcp_servers: names
+        model_api: there(&references.model_apis, namespace, &agent.spec.model_api),
+        mcp_servers: servers
             .into_iter()
-            .map(|name| (name.clone(), server(name)))
+            .map(|name| (name.clone(), there(&references.mcp_servers, namespace, name)))
+            .collect(),
+        peers: peers
+            .into_iter()
+            .map(|name| {
+                let peer = there(&references.agents, namespace, name);
+                (name.clone(), Peer::of(peer.as_deref()))
+            })
             .collect(),
     }
+}
+
+fn there<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<Arc<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    store
+        .get(&ObjectRef::new(name).within(namespace))
+        .filter(|object| object.meta().deletion_timestamp.is_none())
 }
 
 /// The Agents of `agents` that refer to a ModelAPI of this name.
@@ -68,6 +75,13 @@ pub(crate) fn users_of_mcp_server(
 ) -> Vec<ObjectRef<Agent>> {
     users(agents, namespace, |agent| {
         agent.spec.mcp_servers.iter().any(|server| server == name)
+    })
+}
+
+/// The Agents of `agents` that have an Agent of this name as a peer.
+pub(crate) fn users_of_agent(agents: &Store<Agent>, namespace: &str, name: &str) -> Vec<ObjectRef<Agent>> {
+    users(agents, namespace, |agent| {
+        agent.spec.peers().iter().any(|peer| peer == name)
     })
 }
 

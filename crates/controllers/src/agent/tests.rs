@@ -7,10 +7,15 @@ use kaos_api::{
     v1alpha1::{Agent, MCPServer, MCPServerStatus, ModelAPI, ModelAPIStatus, Phase},
 };
 
-use super::{build, resolve::Resolved, validate};
-use crate::common::{
-    status::Standing,
-    testing::{config, owner, stored, yaml},
+use super::{Agents, Peer, peers, resolve::Resolved};
+use crate::{
+    common::{
+        driver::Workload,
+        plan::Plan,
+        status::Cause,
+        testing::{config, gateway, owner, stored, yaml},
+    },
+    config::Config,
 };
 
 fn model_api(ready: bool) -> ModelAPI {
@@ -40,15 +45,40 @@ fn resolved() -> Resolved {
     Resolved {
         model_api: Some(model_api(true).into()),
         mcp_servers: vec![server("a-tools", true), server("z", true)],
+        peers: Vec::new(),
     }
 }
 
-/// What is built, and what keeps it from being ready.
-fn built(spec: &str, resolved: &Resolved) -> Result<(build::Objects, Option<Standing>), Standing> {
+fn nothing_but_models() -> Resolved {
+    Resolved {
+        mcp_servers: Vec::new(),
+        ..resolved()
+    }
+}
+
+fn plan_with(spec: &str, resolved: &Resolved, config: &Config) -> Plan {
     let agent: Agent = stored("sam", spec);
-    let owner = owner(Kind::Agent, "sam");
-    let valid = validate::validate(&owner, &agent, resolved)?;
-    Ok((build::build(&valid, &config()), valid.lacks))
+    Agents::plan(&owner(Kind::Agent, "sam"), &agent, resolved, config)
+}
+
+fn plan(spec: &str, resolved: &Resolved) -> Plan {
+    plan_with(spec, resolved, &config())
+}
+
+/// The variables of the container, as `NAME=value`.
+fn env(plan: &Plan) -> Vec<String> {
+    let deployment = &plan.objects.as_ref().unwrap().deployment;
+    let containers = &deployment.spec.template.spec.as_ref().unwrap().containers;
+    let variables = containers[0].env.iter().flatten();
+    variables
+        .map(|variable| {
+            format!(
+                "{}={}",
+                variable.name,
+                variable.value.as_deref().unwrap_or_default()
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -57,30 +87,193 @@ fn everything_given() {
 modelAPI: models
 model: smart
 mcpServers: [z, a-tools]
+agentNetwork: {access: [writer, fact-checker]}
+replicas: 3
 config:
   description: Adds
   instructions: |
     Pay $(nobody).
     Be exact.
   reasoningLoopMaxSteps: 7
+  agenticLoop: {enableTools: true, enableDelegation: false}
+  memory: {contextLimit: 3}
+  telemetry: {enabled: true, endpoint: 'http://collector:4317'}
 container:
+  image: mine:2
+  args: [run]
+  resources: {limits: {memory: 64Mi}}
   env:
     - {name: MINE, value: '1'}
     - {name: WHERE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+podSpec:
+  nodeSelector: {disk: fast}
+  containers:
+    - {name: agent, securityContext: {readOnlyRootFilesystem: true}}
+    - {name: sidecar, image: side:1}
+gatewayRoute: {timeout: 10m}
 ";
-    let (objects, lacks) = built(spec, &resolved()).unwrap();
-    assert_eq!(lacks, None);
-    insta::assert_snapshot!(yaml(&objects));
+    let peers = ["fact-checker", "writer"].map(|name| (name.to_owned(), Peer::Missing));
+    let resolved = Resolved {
+        peers: peers.to_vec(),
+        ..resolved()
+    };
+    let config = Config {
+        gateway: Some(gateway()),
+        ..config()
+    };
+    let plan = plan_with(spec, &resolved, &config);
+    assert_eq!((plan.lacks, plan.notes), (None, Vec::new()));
+    insta::assert_snapshot!(yaml(&plan.objects.unwrap()));
 }
 
 #[test]
 fn as_little_as_possible_and_not_exposed() {
     let spec = "{modelAPI: models, model: smart, agentNetwork: {expose: false}}";
-    let only_models = Resolved {
-        mcp_servers: Vec::new(),
-        ..resolved()
+    let config = Config {
+        gateway: Some(gateway()),
+        ..config()
     };
-    insta::assert_snapshot!(yaml(&built(spec, &only_models).unwrap().0));
+    let plan = plan_with(spec, &nothing_but_models(), &config);
+    assert_eq!((plan.keep.services, plan.keep.routes), (false, false));
+    insta::assert_snapshot!(yaml(&plan.objects.unwrap()));
+}
+
+#[test]
+fn a_hosted_model_is_asked_at_its_own_port() {
+    let hosted: ModelAPI = stored("models", "{mode: Hosted, hostedConfig: {model: 'smollm2:135m'}}");
+    let resolved = Resolved {
+        model_api: Some(hosted.into()),
+        ..Resolved::default()
+    };
+    let found = env(&plan("{modelAPI: models, waitForDependencies: false}", &resolved));
+    assert_eq!(
+        found[1..3],
+        [
+            "MODEL_API_URL=http://modelapi-models.team.svc.cluster.local:11434",
+            "MODEL_NAME=smollm2:135m"
+        ]
+    );
+}
+
+#[test]
+fn the_older_spellings_count_where_there_is_no_newer_one() {
+    let spec = "
+modelAPI: models
+config:
+  agenticLoop: {maxSteps: 9}
+  env: [{name: MODEL_NAME, value: openai/x}, {name: A, value: '1'}]
+";
+    let older = plan(spec, &nothing_but_models());
+    assert_eq!(older.notes, []);
+    assert_eq!(
+        env(&older)[1..],
+        [
+            "MODEL_NAME=openai/x",
+            "A=1",
+            "MODEL_API_URL=http://modelapi-models.team.svc.cluster.local:8000",
+            "AGENTIC_LOOP_MAX_STEPS=9",
+            "AGENT_DEBUG_MEMORY_ENDPOINTS=true",
+            "LOG_LEVEL=INFO"
+        ]
+    );
+
+    let both = format!(
+        "{}\n  reasoningLoopMaxSteps: 4\nmodel: smart\ncontainer: {{env: [{{name: A, value: '2'}}]}}",
+        spec.trim_end()
+    );
+    let both = plan(&both, &nothing_but_models());
+    let found = env(&both);
+    assert!(
+        found.contains(&"AGENTIC_LOOP_MAX_STEPS=4".to_owned()),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&"A=2".to_owned()) && !found.contains(&"A=1".to_owned()),
+        "{found:?}"
+    );
+    let notes: Vec<_> = both.notes.iter().map(|note| note.text.as_str()).collect();
+    insta::assert_snapshot!(notes.join("\n"));
+}
+
+#[test]
+fn fields_without_effect_are_told() {
+    let spec = "
+modelAPI: models
+model: smart
+agentNetwork: {expose: false}
+gatewayRoute: {timeout: 5s}
+config: {telemetry: {endpoint: 'http://c:4317'}}
+";
+    let reasons: Vec<_> = plan(spec, &nothing_but_models())
+        .notes
+        .into_iter()
+        .map(|note| format!("{}: {}", note.reason, note.text))
+        .collect();
+    insta::assert_snapshot!(reasons.join("\n"));
+}
+
+#[test]
+fn what_can_never_work_names_the_field_the_value_and_the_fix() {
+    let long = "x".repeat(58);
+    let named = |name: &str| Resolved {
+        peers: vec![(name.to_owned(), Peer::Missing)],
+        ..nothing_but_models()
+    };
+    let agent = |more: &str| format!("{{modelAPI: models, model: smart{more}}}");
+    let cases = [
+        (agent(""), named("sam")),
+        (agent(""), named("A_b")),
+        (agent(""), named(&long)),
+        (
+            agent(", podSpec: {containers: [{name: agent, image: 5}]}"),
+            nothing_but_models(),
+        ),
+        (
+            agent(", podSpec: {containers: [{name: agent, $patch: delete}, {name: b, image: b}]}"),
+            nothing_but_models(),
+        ),
+        (
+            "{modelAPI: models, model: clever}".to_owned(),
+            nothing_but_models(),
+        ),
+        ("{modelAPI: models}".to_owned(), nothing_but_models()),
+    ];
+    let told: Vec<String> = cases
+        .into_iter()
+        .map(|(spec, resolved)| {
+            let standing = plan(&spec, &resolved).objects.unwrap_err();
+            assert_eq!(
+                (standing.phase, standing.cause),
+                (Phase::Failed, Cause::Spec),
+                "{spec}"
+            );
+            format!("{}: {}", standing.reason, standing.message)
+        })
+        .collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn peers_hold_back_readiness_and_nothing_else() {
+    let resolved = Resolved {
+        peers: vec![
+            ("a".to_owned(), Peer::Missing),
+            ("b".to_owned(), Peer::NotReady),
+            ("c".to_owned(), Peer::Ready),
+            ("d".to_owned(), Peer::Unexposed),
+        ],
+        ..nothing_but_models()
+    };
+    let plan = plan(
+        "{modelAPI: models, model: smart, agentNetwork: {access: [a, b, c, d]}}",
+        &resolved,
+    );
+    assert_eq!(plan.lacks, None);
+    let found = env(&plan);
+    assert!(found.contains(&"PEER_AGENTS=a,b,c,d".to_owned()), "{found:?}");
+    let standing = peers::standing(&resolved.peers).unwrap();
+    assert_eq!(standing.phase, Phase::Waiting);
+    insta::assert_snapshot!(standing.message);
 }
 
 #[test]
@@ -92,7 +285,8 @@ fn what_it_waits_for_and_fails_with() {
             "smart",
             |it| it.model_api = None,
             Phase::Failed,
-            "Failed to resolve ModelAPI: modelapis.kaos.tools \"models\" not found",
+            "Failed to resolve ModelAPI: modelapis.kaos.tools \"models\" not found; create it, or change \
+             spec.modelAPI",
         ),
         (
             "a ModelAPI that is not ready",
@@ -117,14 +311,16 @@ fn what_it_waits_for_and_fails_with() {
             "clever",
             |_| (),
             Phase::Failed,
-            "model \"clever\" not supported by ModelAPI \"models\" (supported: [smart openai/*])",
+            "model \"clever\" not supported by ModelAPI \"models\" (supported: [smart openai/*]); change \
+             spec.model, or have the ModelAPI serve it",
         ),
         (
             "no MCPServer",
             "smart",
             |it| it.mcp_servers[1].1 = None,
             Phase::Failed,
-            "Failed to resolve MCPServer z: mcpservers.kaos.tools \"z\" not found",
+            "Failed to resolve MCPServer z: mcpservers.kaos.tools \"z\" not found; create it, or remove it from \
+             spec.mcpServers",
         ),
         (
             "an MCPServer that is not ready",
@@ -154,18 +350,26 @@ fn what_it_waits_for_and_fails_with() {
                 "{{modelAPI: models, model: {model}, mcpServers: [z, a-tools], waitForDependencies: {wait}}}"
             )
         };
-        let standing = built(&spec(true), &resolved).unwrap_err();
+        let waiting = plan(&spec(true), &resolved);
+        let started = plan(&spec(false), &resolved);
+        let standing = match phase {
+            // Pods that are there follow their spec; without waiting there is nothing to wait for.
+            Phase::Waiting => {
+                assert!(waiting.objects.is_ok() && started.objects.is_ok(), "{what}");
+                assert_eq!(started.lacks, None, "{what}");
+                waiting.lacks.unwrap()
+            }
+            // What is missing is missing all the same.
+            _ => {
+                let standing = waiting.objects.unwrap_err();
+                assert_eq!(started.objects.unwrap_err(), standing, "{what}");
+                standing
+            }
+        };
         assert_eq!(
             (standing.phase, standing.message.as_str()),
             (phase, message),
             "{what}"
         );
-
-        // Without waiting it is built, but not ready; what is missing is missing all the same.
-        let started = built(&spec(false), &resolved);
-        match phase {
-            Phase::Waiting => assert_eq!(started.unwrap().1, Some(standing), "{what}"),
-            _ => assert_eq!(started.unwrap_err(), standing, "{what}"),
-        }
     }
 }

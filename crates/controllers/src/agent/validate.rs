@@ -1,23 +1,125 @@
 //! From an Agent and what it refers to, to an agent that can be built.
 
-use kaos_api::v1alpha1::{Agent, AgentConfig, ContainerOverride, MCPServer, ModelAPI};
+use k8s_openapi::api::core::v1::EnvVar;
+use kaos_api::{
+    names,
+    v1alpha1::{Agent, AgentConfig, MCPServer, ModelAPI, ModelApiMode},
+};
+use kaos_kube_ext::Observed;
 
-use super::resolve::Resolved;
-use crate::common::{objects::Owner, status::Standing};
+use super::{model, resolve::Resolved};
+use crate::{
+    common::{
+        env,
+        objects::Owner,
+        plan::Note,
+        status::Standing,
+        telemetry::{self, Sent},
+    },
+    config::Config,
+};
+
+/// The condition that tells whether the ModelAPI and all MCPServers are ready.
+pub(crate) const DEPENDENCIES_READY: &str = "DependenciesReady";
 
 /// An Agent with everything it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct ValidAgent<'a> {
     pub(crate) owner: &'a Owner,
+    pub(crate) agent: &'a Agent,
     pub(crate) model_api: &'a str,
-    pub(crate) model: &'a str,
+    pub(crate) model_api_port: u16,
+    /// Nothing where the user's variables have it.
+    pub(crate) model: Option<&'a str>,
     /// Names, each once, sorted.
     pub(crate) mcp_servers: Vec<&'a str>,
-    pub(crate) config: Option<&'a AgentConfig>,
-    pub(crate) container: Option<&'a ContainerOverride>,
-    pub(crate) exposed: bool,
-    /// What keeps it from being ready though its pods may start.
-    pub(crate) lacks: Option<Standing>,
+    /// Names, each once, sorted.
+    pub(crate) peers: Vec<&'a str>,
+    /// The user's variables.
+    pub(crate) users: Vec<EnvVar>,
+    pub(crate) max_steps: Option<i32>,
+    pub(crate) telemetry: Option<Sent<'a>>,
+}
+
+/// What an agent needs and does not have, in the order in which it is looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dependencies {
+    problems: Vec<Problem>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Problem {
+    /// It does not exist.
+    Missing(String),
+    /// It is not ready.
+    Unready(String),
+}
+
+impl Problem {
+    fn message(&self) -> &str {
+        match self {
+            Self::Missing(message) | Self::Unready(message) => message,
+        }
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing(_))
+    }
+
+    fn standing(&self) -> Standing {
+        match self {
+            Self::Missing(message) => Standing::missing(message),
+            Self::Unready(message) => Standing::waiting("DependencyNotReady", message),
+        }
+    }
+}
+
+impl Dependencies {
+    pub(crate) fn of(agent: &Agent, resolved: &Resolved) -> Self {
+        let model_api = match &resolved.model_api {
+            None => Some(Problem::Missing(format!(
+                "Failed to resolve ModelAPI: modelapis.kaos.tools {:?} not found; create it, or change spec.modelAPI",
+                agent.spec.model_api
+            ))),
+            Some(model_api) if model_api_is_ready(model_api) => None,
+            Some(_) => Some(Problem::Unready("ModelAPI is not ready".to_owned())),
+        };
+        let servers = resolved.mcp_servers.iter().filter_map(|(name, server)| match server {
+            None => Some(Problem::Missing(format!(
+                "Failed to resolve MCPServer {name}: mcpservers.kaos.tools {name:?} not found; create it, or \
+                 remove it from spec.mcpServers"
+            ))),
+            Some(server) if mcp_server_is_ready(server) => None,
+            Some(_) => Some(Problem::Unready(format!("MCPServer {name} is not ready"))),
+        });
+        Self {
+            problems: model_api.into_iter().chain(servers).collect(),
+        }
+    }
+
+    /// What keeps it from being ready: what does not exist and, where the agent waits, what is not ready.
+    pub(crate) fn lacks(&self, wait: bool) -> Option<Standing> {
+        let counts = |problem: &&Problem| wait || problem.is_missing();
+        self.problems.iter().find(counts).map(Problem::standing)
+    }
+
+    /// What keeps its pods as they are, were it to be started for the first time or not.
+    fn forbids(&self, wait: bool) -> Option<Standing> {
+        let missing = self.problems.iter().any(Problem::is_missing);
+        self.lacks(wait).filter(|_| missing)
+    }
+
+    pub(crate) fn observed(&self) -> Observed {
+        let messages: Vec<&str> = self.problems.iter().map(Problem::message).collect();
+        Observed {
+            status: Some(messages.is_empty()),
+            reason: self
+                .lacks(true)
+                .map_or("Ready", |standing| standing.reason)
+                .to_owned(),
+            message: messages.join("; "),
+        }
+    }
 }
 
 /// What cannot be built, or not yet, is told as the standing to report.
@@ -25,57 +127,65 @@ pub(crate) fn validate<'a>(
     owner: &'a Owner,
     agent: &'a Agent,
     resolved: &'a Resolved,
+    dependencies: &Dependencies,
+    config: &'a Config,
+    notes: &mut Vec<Note>,
 ) -> Result<ValidAgent<'a>, Standing> {
     let spec = &agent.spec;
-    let wait = spec.wait_for_dependencies;
-    let mut lacks = None;
-    let mut hold = |standing: Standing| {
-        if wait {
-            return Err(standing);
-        }
-        lacks.get_or_insert(standing);
-        Ok(())
-    };
+    let own = spec.config.as_ref();
+    let older = own.map(|own| own.env.as_slice()).unwrap_or_default();
+    let users = env::users(spec.container.as_ref(), "spec.config.env", older, notes);
+    let telemetry = telemetry::merged(
+        "spec.config.telemetry",
+        own.and_then(|own| own.telemetry.as_ref()),
+        &config.telemetry,
+        notes,
+    );
+    let max_steps = max_steps(own, notes);
+    check_peers(owner, resolved)?;
 
     let Some(model_api) = &resolved.model_api else {
-        return Err(not_found(format!(
-            "Failed to resolve ModelAPI: modelapis.kaos.tools {:?} not found",
-            spec.model_api
-        )));
+        return Err(dependencies
+            .lacks(spec.wait_for_dependencies)
+            .unwrap_or_else(|| Standing::missing("Failed to resolve ModelAPI")));
     };
-    if !model_api_is_ready(model_api) {
-        hold(Standing::waiting("DependencyNotReady", "ModelAPI is not ready"))?;
-    }
-    check_model(&spec.model, model_api)?;
-    let mut mcp_servers = Vec::new();
-    for (name, server) in &resolved.mcp_servers {
-        let Some(server) = server else {
-            return Err(not_found(format!(
-                "Failed to resolve MCPServer {name}: mcpservers.kaos.tools {name:?} not found"
-            )));
-        };
-        if !mcp_server_is_ready(server) {
-            hold(Standing::waiting(
-                "DependencyNotReady",
-                format!("MCPServer {name} is not ready"),
-            ))?;
-        }
-        mcp_servers.push(name.as_str());
+    let variable = model::variable(&users, spec.pod_spec.as_ref());
+    let model = model::model(spec.model.as_deref(), variable.as_ref(), model_api, notes)?;
+    if let Some(problem) = dependencies.forbids(spec.wait_for_dependencies) {
+        return Err(problem);
     }
     Ok(ValidAgent {
         owner,
+        agent,
         model_api: &spec.model_api,
-        model: &spec.model,
-        mcp_servers,
-        config: spec.config.as_ref(),
-        container: spec.container.as_ref(),
-        exposed: spec.exposed(),
-        lacks,
+        model_api_port: match model_api.spec.mode {
+            ModelApiMode::Proxy => names::PORT,
+            ModelApiMode::Hosted => names::OLLAMA_PORT,
+        },
+        model,
+        mcp_servers: resolved
+            .mcp_servers
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect(),
+        peers: resolved.peers.iter().map(|(name, _)| name.as_str()).collect(),
+        users,
+        max_steps,
+        telemetry,
     })
 }
 
-fn not_found(message: String) -> Standing {
-    Standing::failed("DependencyNotFound", message)
+/// The newer of the two spellings.
+fn max_steps(config: Option<&AgentConfig>, notes: &mut Vec<Note>) -> Option<i32> {
+    let newer = config.and_then(|config| config.reasoning_loop_max_steps);
+    let older = config.and_then(|config| config.agentic_loop.as_ref()?.max_steps);
+    if let (Some(newer), Some(older)) = (newer, older) {
+        notes.push(Note::older(format!(
+            "spec.config.agenticLoop.maxSteps ({older}) is an older spelling of \
+             spec.config.reasoningLoopMaxSteps ({newer}), which wins; remove the older one"
+        )));
+    }
+    newer.or(older)
 }
 
 /// A status of an older generation says nothing of the present spec.
@@ -89,51 +199,38 @@ fn mcp_server_is_ready(server: &MCPServer) -> bool {
     status.is_some_and(|status| status.ready && status.observed_generation == server.metadata.generation)
 }
 
-fn check_model(model: &str, model_api: &ModelAPI) -> Result<(), Standing> {
-    let models = model_api
-        .spec
-        .proxy_config
-        .as_ref()
-        .map(|proxy| proxy.models.as_slice())
-        .unwrap_or_default();
-    if models.iter().any(|pattern| matches(pattern, model)) {
-        return Ok(());
-    }
-    let name = model_api.metadata.name.as_deref().unwrap_or_default();
-    Err(Standing::failed(
-        "ModelNotSupported",
-        format!(
-            "model {model:?} not supported by ModelAPI {name:?} (supported: [{}])",
-            models.join(" ")
-        ),
-    ))
-}
-
-/// `*` matches every model, `prefix/*` those that begin with `prefix/`, anything else itself.
-fn matches(pattern: &str, model: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some("") => true,
-        Some(prefix) if prefix.ends_with('/') => model.starts_with(prefix),
-        _ => pattern == model,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn models_match_exactly_by_prefix_or_all() {
-        for (pattern, model, expected) in [
-            ("*", "anything", true),
-            ("gpt-4o", "gpt-4o", true),
-            ("gpt-4o", "gpt-4o-mini", false),
-            ("openai/*", "openai/gpt-4o", true),
-            ("openai/*", "openai", false),
-            ("openai/*", "openai-like/x", false),
-            ("gpt*", "gpt-4o", false),
-        ] {
-            assert_eq!(matches(pattern, model), expected, "{pattern} {model}");
+/// Names of peers become names of hosts and variables before there are any Agents of these names.
+fn check_peers(owner: &Owner, resolved: &Resolved) -> Result<(), Standing> {
+    for (name, _) in &resolved.peers {
+        if *name == owner.name {
+            return Err(Standing::failed(
+                "InvalidSpec",
+                format!(
+                    "spec.agentNetwork.access names the agent itself: remove {name:?}, an agent cannot be its own peer"
+                ),
+            ));
+        }
+        if !may_be_an_agent(name) {
+            return Err(Standing::failed(
+                "InvalidSpec",
+                format!(
+                    "spec.agentNetwork.access: {name:?} cannot be the name of an Agent: use at most {LONGEST_NAME} \
+                     lower-case letters, digits and hyphens"
+                ),
+            ));
         }
     }
+    Ok(())
+}
+
+/// Together with its prefix, a label of DNS.
+const LONGEST_NAME: usize = 57;
+
+fn may_be_an_agent(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !name.is_empty()
+        && name.len() <= LONGEST_NAME
+        && name.bytes().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
 }

@@ -1,93 +1,193 @@
-//! What an error of an apply means: whose it is, and what is said about it.
+//! From desired to live objects, and the end of what is no longer desired.
 
-use kaos_kube_ext::{ApplyError, Operation};
+use std::{collections::BTreeSet, sync::Arc};
 
-/// Why a pass over a resource ended early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// An object could not be applied.
-    #[error(transparent)]
-    Apply(#[from] ApplyError),
-    /// Something else was asked of the API server, and it said no.
-    #[error("{action}: {source}")]
-    Api {
-        /// What was to be done.
-        action: &'static str,
-        /// The server's answer.
-        source: kube::Error,
-    },
-    /// A file could not be written as YAML: a mistake in this program.
-    #[error("the configuration cannot be written: {0}")]
-    Unwritable(#[from] serde_saphyr::SerializeError),
-    /// The resource does not come from an API server: a mistake in this program.
-    #[error("the resource has no uid or no namespace")]
-    NotStored,
+use kaos_kube_ext::prune;
+use kube::{Client, Resource, core::NamespaceResourceScope};
+
+use super::{
+    children::{Children, Kept, Live},
+    context::Context,
+    failure::Failure,
+    objects::Owner,
+    plan::{Keep, Objects},
+};
+
+/// What came of an apply. What is missing in `live` was as it is to be, or was not reached: the objects are applied
+/// in the order in which they need one another.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    pub(crate) live: Live,
+    /// Why the objects without which there are no pods could not all be applied.
+    pub(crate) failure: Option<Failure>,
+    /// Why the route could not be.
+    pub(crate) route_failure: Option<Failure>,
+    /// Why something that is to go is still there.
+    pub(crate) leftover: Option<Failure>,
 }
 
-/// Who has to act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Blame {
-    /// The user, by changing the resource. Trying again is of no use.
-    User,
-    /// Whoever runs the cluster, and the status says so. Tried again.
-    Cluster,
-    /// Nobody: it passes. Tried again, and the status stays as it is.
-    Passing,
-}
-
-impl Failure {
-    /// A failure to do `action`.
-    pub(crate) fn api(action: &'static str) -> impl Fn(kube::Error) -> Self {
-        move |source| Self::Api { action, source }
-    }
-
-    pub(crate) fn blame(&self) -> Blame {
-        match self {
-            Self::Apply(ApplyError::Foreign { .. }) => Blame::Cluster,
-            Self::Apply(ApplyError::BeingDeleted { .. }) => Blame::Passing,
-            Self::Apply(ApplyError::Api {
-                operation, source, ..
-            }) => blame_of(source, *operation),
-            Self::Api { source, .. } => blame_of(source, Operation::Get),
-            Self::Apply(ApplyError::Malformed { .. }) | Self::Unwritable(_) | Self::NotStored => {
-                Blame::Cluster
-            }
-        }
-    }
-
-    /// One word for the condition.
-    pub(crate) fn reason(&self) -> &'static str {
-        match self {
-            Self::Apply(ApplyError::Foreign { .. }) => "NameTaken",
-            _ => "ApplyFailed",
-        }
-    }
-
-    /// What the status says.
-    pub(crate) fn message(&self) -> String {
-        match self {
-            Self::Apply(ApplyError::Api {
-                kind,
-                operation,
-                source,
-                ..
-            }) => {
-                format!("Failed to {operation} {kind}: {source}")
-            }
-            Self::Apply(ApplyError::Foreign { kind, .. }) => format!("Failed to create {kind}: {self}"),
-            other => other.to_string(),
-        }
+impl Applied {
+    /// Whether nothing failed.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.failure.is_none() && self.leftover.is_none() && self.route_failure.is_none()
     }
 }
 
-fn blame_of(error: &kube::Error, operation: Operation) -> Blame {
-    match error {
-        // The object follows from the spec alone, so another spec is needed.
-        kube::Error::Api(status) if matches!(status.code, 400 | 422) && operation != Operation::Get => {
-            Blame::User
-        }
-        // Forbidden: rights, quotas, admission.
-        kube::Error::Api(status) if matches!(status.code, 400 | 401 | 403 | 422) => Blame::Cluster,
-        _ => Blame::Passing,
+/// Applies everything that was built. A route that cannot be applied holds up nothing else.
+pub(crate) async fn apply<K>(
+    context: &Context<K>,
+    children: &Children,
+    owner: &Owner,
+    objects: &Objects,
+) -> Applied
+where
+    K: Resource<DynamicType = ()> + 'static,
+{
+    let mut applied = Applied::default();
+    if let Err(failure) = workload(context, children, owner, objects, &mut applied.live).await {
+        applied.failure = Some(failure);
     }
+    if let Some(route) = &objects.route
+        && children.routes_served.is_served() == Some(true)
+    {
+        let seen = children.routes.watched(owner, &route.metadata);
+        let seen = seen.as_deref().map(|seen| &seen.metadata);
+        match context.applier.apply_seen(route, seen, true).await {
+            Ok(Some(route)) => applied.live.route = Some(Arc::new(route.into())),
+            Ok(None) => {}
+            Err(error) => applied.route_failure = Some(error.into()),
+        }
+    }
+    applied
+}
+
+/// The configuration before the pods that read it.
+async fn workload<K>(
+    context: &Context<K>,
+    children: &Children,
+    owner: &Owner,
+    objects: &Objects,
+    live: &mut Live,
+) -> Result<(), Failure>
+where
+    K: Resource<DynamicType = ()> + 'static,
+{
+    for config_map in &objects.config_maps {
+        let seen = children.config_maps.watched(owner, &config_map.metadata);
+        let seen = seen.as_deref().map(|seen| &seen.metadata);
+        context.applier.apply_seen(config_map, seen, true).await?;
+    }
+    for service in &objects.services {
+        let seen = children.services.watched(owner, &service.metadata);
+        let seen = seen.as_deref().map(|seen| &seen.metadata);
+        let service = context.applier.apply_seen(service, seen, true).await?;
+        live.service = service
+            .filter(|service| service.metadata.name.as_ref() == Some(&owner.child()))
+            .map(|service| Arc::new(service.into()))
+            .or(live.service.take());
+    }
+    // A spec that no longer says how many pods there are leaves as many as there are.
+    if objects.deployment.spec.replicas.is_none()
+        && let Some(scaled) = children.deployments.named(owner, &owner.child())
+        && scaled.is_scaled_by(context.manager)
+    {
+        context
+            .applier
+            .release(&*scaled, &["spec", "replicas"])
+            .await
+            .map_err(Failure::api("failed to leave the number of replicas as it is"))?;
+    }
+    let seen = children.deployments.watched(owner, &objects.deployment.metadata);
+    let seen = seen.as_deref().map(|seen| &seen.metadata);
+    let deployment = context
+        .applier
+        .apply_seen(&objects.deployment, seen, false)
+        .await?;
+    live.deployment = deployment.map(|deployment| Arc::new(deployment.into()));
+    Ok(())
+}
+
+/// What of a resource's objects stays.
+#[derive(Debug)]
+pub(crate) enum Stays<'a> {
+    /// What was built.
+    Desired(&'a Objects),
+    /// What was built, and the present configuration: pods that read it may still run.
+    DesiredAndConfiguration(&'a Objects),
+    /// What the plan keeps.
+    Kept(Keep),
+}
+
+/// Deletes everything of the resource that does not stay, whatever made it. What cannot be deleted holds up no
+/// other deletion.
+pub(crate) async fn prune_all(
+    client: &Client,
+    children: &Children,
+    owner: &Owner,
+    stays: &Stays<'_>,
+) -> Result<(), Failure> {
+    let (keep, objects) = match stays {
+        Stays::Desired(objects) => (
+            Keep {
+                services: false,
+                routes: false,
+                config_maps: false,
+            },
+            Some(*objects),
+        ),
+        Stays::DesiredAndConfiguration(objects) => (
+            Keep {
+                services: false,
+                routes: false,
+                config_maps: true,
+            },
+            Some(*objects),
+        ),
+        Stays::Kept(keep) => (*keep, None),
+    };
+    let names =
+        |names: Vec<Option<&String>>| -> BTreeSet<String> { names.into_iter().flatten().cloned().collect() };
+    let mut outcome = Ok(());
+    if !keep.routes {
+        let wanted = objects.and_then(|objects| objects.route.as_ref());
+        let wanted = names(vec![wanted.and_then(|route| route.metadata.name.as_ref())]);
+        outcome = outcome.and(unwanted(client, &children.routes, owner, &wanted).await);
+    }
+    if !keep.services {
+        let wanted = objects.iter().flat_map(|objects| &objects.services);
+        let wanted = names(wanted.map(|service| service.metadata.name.as_ref()).collect());
+        outcome = outcome.and(unwanted(client, &children.services, owner, &wanted).await);
+    }
+    if !keep.config_maps {
+        let wanted = objects.iter().flat_map(|objects| &objects.config_maps);
+        let wanted = names(
+            wanted
+                .map(|config_map| config_map.metadata.name.as_ref())
+                .collect(),
+        );
+        outcome = outcome.and(unwanted(client, &children.config_maps, owner, &wanted).await);
+    }
+    if let Some(objects) = objects {
+        let wanted = names(vec![objects.deployment.metadata.name.as_ref()]);
+        outcome = outcome.and(unwanted(client, &children.deployments, owner, &wanted).await);
+    }
+    outcome
+}
+
+async fn unwanted<K>(
+    client: &Client,
+    kept: &Kept<K>,
+    owner: &Owner,
+    wanted: &BTreeSet<String>,
+) -> Result<(), Failure>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    prune(client, &owner.reference.uid, kept.of(owner), &wanted)
+        .await
+        .map_err(Failure::api("failed to delete what is no longer wanted"))
 }

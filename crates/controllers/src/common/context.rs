@@ -1,31 +1,33 @@
-//! What every controller has in hand, and what happens around each pass over a resource.
+//! What every controller has in hand, and what follows a pass over a resource.
 
 use std::{sync::Arc, time::Duration};
 
-use kaos_kube_ext::{Applier, Backoff, apply_status};
+use kaos_kube_ext::{Applier, Backoff};
 use kaos_seams::Seams;
 use kube::{
     Client, Resource, ResourceExt,
-    core::NamespaceResourceScope,
     runtime::{controller::Action, reflector::ObjectRef},
 };
-use serde::Serialize;
 use tracing::{debug, warn};
 
-use super::apply::{Blame, Failure};
+use super::failure::{Blame, Failure};
 use crate::config::Config;
 
 /// How long after a pass an object is looked at again though nothing has changed: a safety net for events
 /// that were never sent. Jittered.
 const RESYNC: Duration = Duration::from_secs(600);
 
-/// When a pass is tried again that came before the first list of something it looks at.
-pub(crate) const SOON: Duration = Duration::from_millis(10);
+/// How long at most until a name is looked at again that somebody else's object has: its removal is not watched.
+const NAME_TAKEN: Duration = Duration::from_secs(30);
+
+/// The field manager of the operator of KAOS in Go, which wrote by plain updates.
+const PREDECESSORS: &[&str] = &["manager"];
 
 /// What the passes of one controller share.
 pub(crate) struct Context<K: Resource<DynamicType = ()> + 'static> {
     pub(crate) client: Client,
     pub(crate) applier: Applier,
+    /// The name that it writes under.
     pub(crate) manager: &'static str,
     pub(crate) config: Arc<Config>,
     pub(crate) seams: Seams,
@@ -36,9 +38,9 @@ impl<K: Resource<DynamicType = ()> + 'static> Context<K> {
     /// A controller that writes as `manager`.
     pub(crate) fn new(client: Client, manager: &'static str, config: Arc<Config>, seams: Seams) -> Self {
         Self {
-            applier: Applier::new(client.clone(), manager),
-            client,
+            applier: Applier::new(client.clone(), manager).succeeding(PREDECESSORS),
             manager,
+            client,
             config,
             backoff: Backoff::new(seams.random.clone()),
             seams,
@@ -60,7 +62,10 @@ impl<K: Resource<DynamicType = ()> + 'static> Context<K> {
                 debug!(%kind, namespace, name, %failure, "waiting for a change");
             }
             Err(failure) => {
-                let wait = self.backoff.failed(key);
+                let mut wait = self.backoff.failed(key);
+                if failure.is_name_taken() {
+                    wait = wait.min(self.seams.random.jitter(NAME_TAKEN));
+                }
                 match failure.blame() {
                     Blame::Passing => debug!(%kind, namespace, name, %failure, ?wait, "trying again"),
                     _ => warn!(%kind, namespace, name, %failure, ?wait, "trying again"),
@@ -69,16 +74,6 @@ impl<K: Resource<DynamicType = ()> + 'static> Context<K> {
             }
         }
         Action::requeue(self.seams.random.jitter(RESYNC))
-    }
-
-    /// Writes the status of `resource` where it is another.
-    pub(crate) async fn write_status<S: Serialize>(&self, resource: &K, status: &S) -> Result<(), Failure>
-    where
-        K: Resource<Scope = NamespaceResourceScope> + Serialize,
-    {
-        apply_status(&self.client, self.manager, resource, status)
-            .await
-            .map_err(Failure::api("failed to write the status"))
     }
 
     /// Forgets an object that is gone.

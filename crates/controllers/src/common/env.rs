@@ -1,10 +1,12 @@
 //! Environment variables of generated containers.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kaos_api::v1alpha1::ContainerOverride;
+
+use super::plan::Note;
 
 /// A variable with exactly this value.
 ///
@@ -26,29 +28,49 @@ pub(crate) fn literal(name: impl Into<String>, value: &str) -> EnvVar {
     }
 }
 
-/// The variables of a container: `before`, the user's, then `after`. The user's take the place of generated
-/// ones of the same name, so that no name is there twice.
-pub(crate) fn merged(
-    before: Vec<EnvVar>,
+/// The variables that the user gives: those of the older spelling at `path`, then `container.env`, which wins where
+/// both name one.
+pub(crate) fn users(
     container: Option<&ContainerOverride>,
-    after: Vec<EnvVar>,
+    path: &str,
+    older: &[EnvVar],
+    notes: &mut Vec<Note>,
 ) -> Vec<EnvVar> {
-    let users: Vec<EnvVar> = container
-        .map(|container| container.env.clone())
-        .unwrap_or_default()
+    let newer = container
+        .map(|container| container.env.as_slice())
+        .unwrap_or_default();
+    let names: HashSet<&str> = newer.iter().map(|variable| variable.name.as_str()).collect();
+    let (overridden, kept): (Vec<_>, Vec<_>) = older
+        .iter()
+        .partition(|variable| names.contains(variable.name.as_str()));
+    let overridden: BTreeSet<&str> = overridden.iter().map(|variable| variable.name.as_str()).collect();
+    for name in overridden {
+        notes.push(Note::older(format!(
+            "{path} sets {name}, but spec.container.env sets it too and wins; remove it from {path}"
+        )));
+    }
+    kept.into_iter().chain(newer).cloned().map(complete).collect()
+}
+
+/// The variables of a container: `before`, the user's, then `after`. The user's take the place of generated
+/// ones of the same name, so that no name is there twice. Where the user gives one twice, the later counts.
+pub(crate) fn merged(before: Vec<EnvVar>, users: Vec<EnvVar>, after: Vec<EnvVar>) -> Vec<EnvVar> {
+    let mut taken = HashSet::new();
+    let mut last: Vec<EnvVar> = users
         .into_iter()
-        .map(complete)
+        .rev()
+        .filter(|variable| taken.insert(variable.name.clone()))
         .collect();
-    let taken: HashSet<&str> = users.iter().map(|variable| variable.name.as_str()).collect();
-    let free = |variable: &EnvVar| !taken.contains(variable.name.as_str());
-    let before: Vec<EnvVar> = before.into_iter().filter(free).collect();
-    let after: Vec<EnvVar> = after.into_iter().filter(free).collect();
-    before.into_iter().chain(users).chain(after).collect()
+    last.reverse();
+    let mut free = |variable: &EnvVar| taken.insert(variable.name.clone());
+    let before: Vec<EnvVar> = before.into_iter().filter(&mut free).collect();
+    let after: Vec<EnvVar> = after.into_iter().filter(&mut free).collect();
+    before.into_iter().chain(last).chain(after).collect()
 }
 
 /// With the defaults that the API server would fill in: a source is replaced as a whole, and is told from
 /// the live one only if it is as complete.
-fn complete(mut variable: EnvVar) -> EnvVar {
+pub(crate) fn complete(mut variable: EnvVar) -> EnvVar {
     if let Some(EnvVarSource {
         field_ref,
         resource_field_ref,
@@ -97,23 +119,45 @@ mod tests {
         out
     }
 
+    fn pairs(env: &[EnvVar]) -> Vec<(&str, &str)> {
+        env.iter()
+            .map(|variable| {
+                (
+                    variable.name.as_str(),
+                    variable.value.as_deref().unwrap_or_default(),
+                )
+            })
+            .collect()
+    }
+
     #[test]
     fn the_users_value_wins_in_its_place_and_no_name_is_twice() {
-        let container = ContainerOverride {
-            env: vec![literal("B", "user"), literal("C", "user")],
-        };
         let merged = merged(
-            vec![literal("A", "ours"), literal("B", "ours")],
-            Some(&container),
-            vec![literal("C", "ours"), literal("D", "ours")],
+            vec![literal("A", "ours"), literal("B", "ours"), literal("A", "again")],
+            vec![literal("C", "first"), literal("B", "user"), literal("C", "user")],
+            vec![literal("C", "ours"), literal("D", "ours"), literal("A", "later")],
         );
-        let pairs: Vec<_> = merged
-            .iter()
-            .map(|v| (v.name.as_str(), v.value.as_deref().unwrap_or_default()))
-            .collect();
         assert_eq!(
-            pairs,
+            pairs(&merged),
             [("A", "ours"), ("B", "user"), ("C", "user"), ("D", "ours")]
+        );
+    }
+
+    #[test]
+    fn the_newer_spelling_wins_by_name_and_says_so() {
+        let container = ContainerOverride {
+            env: vec![literal("B", "newer"), literal("C", "newer")],
+            ..ContainerOverride::default()
+        };
+        let mut notes = Vec::new();
+        let older = [literal("A", "older"), literal("B", "older")];
+        let users = users(Some(&container), "spec.config.env", &older, &mut notes);
+        assert_eq!(pairs(&users), [("A", "older"), ("B", "newer"), ("C", "newer")]);
+        assert_eq!(
+            notes,
+            [Note::older(
+                "spec.config.env sets B, but spec.container.env sets it too and wins; remove it from spec.config.env"
+            )]
         );
     }
 }

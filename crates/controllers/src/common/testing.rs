@@ -8,9 +8,9 @@ use kube::ResourceExt;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::objects::Owner;
-use crate::config::{Config, Images, RoleImage, Runtime};
+use crate::config::{Config, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults};
 
-/// A configuration as an installation brings it.
+/// A configuration as an installation brings it, without a Gateway.
 pub(crate) fn config() -> Config {
     let role = |image: &str, args: &[&str]| RoleImage {
         image: image.to_owned(),
@@ -18,25 +18,41 @@ pub(crate) fn config() -> Config {
     };
     let python = Runtime {
         image: "kaos-tools:1".to_owned(),
-        command: Vec::new(),
         args: words(&["serve", "tools"]),
         params_env_var: Some("MCP_TOOLS_STRING".to_owned()),
+        ..Runtime::default()
     };
     let plain = Runtime {
         image: "plain:1".to_owned(),
         command: words(&["/bin/plain"]),
         args: words(&["--port", "8000"]),
-        params_env_var: None,
+        ..Runtime::default()
     };
     Config {
         images: Images {
             agent: role("kaos:1", &["serve", "agent"]),
             litellm: role("litellm:1", &[]),
             native_proxy: role("kaos:1", &["serve", "proxy"]),
+            ollama: role("ollama:1", &[]),
+            model_pull: role("kaos:1", &["serve", "model-pull"]),
+            python: role("python:1", &[]),
+            node: role("node:1", &[]),
         },
         runtimes: BTreeMap::from([("plain".to_owned(), plain), ("python-string".to_owned(), python)]),
+        runtimes_from: None,
         cluster_domain: "cluster.local".to_owned(),
         log_level: "INFO".to_owned(),
+        telemetry: TelemetryDefaults::default(),
+        gateway: None,
+    }
+}
+
+/// A Gateway with the usual timeouts.
+pub(crate) fn gateway() -> Gateway {
+    Gateway {
+        name: "gate".to_owned(),
+        namespace: "system".to_owned(),
+        timeouts: RouteTimeouts::default(),
     }
 }
 

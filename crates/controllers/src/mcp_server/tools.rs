@@ -2,25 +2,38 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use futures::{Stream, channel::mpsc};
-use k8s_openapi::api::apps::v1::Deployment;
 use kaos_api::v1alpha1::MCPServer;
 use kaos_kube_ext::Backoff;
 use kaos_mcp::client::{ClientError, McpClient};
 use kaos_seams::Seams;
 use kube::runtime::reflector::ObjectRef;
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
+
+use crate::common::children::Deployed;
 
 /// How long a server may take to list its tools.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How many servers are asked at a time.
 const AT_A_TIME: usize = 16;
+/// How long a listing counts: source that is read from a Secret changes without a rollout. Less than the time
+/// between two passes over a server that nothing happens to.
+const FRESH: Duration = Duration::from_secs(240);
+/// The most tools that a status names, and the most characters of a name: a status is stored with every change,
+/// and both come from a server that may be anybody's.
+const MAX_TOOLS: usize = 512;
+const MAX_NAME: usize = 128;
+/// The most characters of what a failed listing says.
+const MAX_PROBLEM: usize = 500;
 
 /// One rollout of a Deployment: what may have changed the tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +44,7 @@ pub(crate) struct Rollout {
 
 impl Rollout {
     /// The present rollout of `deployment`.
-    pub(crate) fn of(deployment: &Deployment) -> Self {
+    pub(crate) fn of(deployment: &Deployed) -> Self {
         Self {
             uid: deployment.metadata.uid.clone(),
             generation: deployment.metadata.generation,
@@ -42,8 +55,8 @@ impl Rollout {
 /// What came of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// The names of the tools, sorted.
-    Listed(Vec<String>),
+    /// The names of the tools, sorted, and how many there are: the names are at most [`MAX_TOOLS`].
+    Listed { names: Vec<String>, count: usize },
     /// The last try failed, and why; it is tried again.
     Failed(String),
 }
@@ -69,6 +82,8 @@ struct Inner {
 struct Entry {
     rollout: Rollout,
     listing: Option<Listing>,
+    /// When the tools were last listed; not while they are being listed.
+    listed: Option<Instant>,
     /// Ends with the entry.
     _task: AbortOnDropHandle<()>,
 }
@@ -92,15 +107,17 @@ impl Tools {
         )
     }
 
-    /// Has the tools listed, unless they were already, or are being, for this rollout.
-    pub(crate) fn list_once(&self, key: Key, rollout: Rollout, endpoint: String) {
+    /// Has the tools listed, unless they were just listed, or are being, for this rollout.
+    pub(crate) fn list(&self, key: Key, rollout: Rollout, endpoint: String) {
         let mut entries = self.inner.entries();
-        if entries.get(&key).is_some_and(|entry| entry.rollout == rollout) {
+        let of_rollout = entries.get(&key).filter(|entry| entry.rollout == rollout);
+        if of_rollout.is_some_and(|entry| entry.listed.is_none_or(|listed| listed.elapsed() < FRESH)) {
             return;
         }
+        let listing = of_rollout.and_then(|entry| entry.listing.clone());
         self.inner.backoff.reset(&key);
         let task = tokio::spawn(list_until_done(
-            self.inner.clone(),
+            Arc::downgrade(&self.inner),
             key.clone(),
             rollout.clone(),
             endpoint,
@@ -109,18 +126,28 @@ impl Tools {
             key,
             Entry {
                 rollout,
-                listing: None,
+                listing,
+                listed: None,
                 _task: AbortOnDropHandle::new(task),
             },
         );
     }
 
-    /// What came of the last listing, if one has ended since this program started.
-    pub(crate) fn listing(&self, key: &Key) -> Option<Listing> {
+    /// What came of the last listing of this rollout, if one has ended since this program started.
+    pub(crate) fn listing(&self, key: &Key, rollout: &Rollout) -> Option<Listing> {
         self.inner
             .entries()
             .get(key)
+            .filter(|entry| entry.rollout == *rollout)
             .and_then(|entry| entry.listing.clone())
+    }
+
+    /// The names of the last listing, if it came to some.
+    pub(crate) fn names(&self, key: &Key) -> Option<Vec<String>> {
+        match self.inner.entries().get(key)?.listing.as_ref()? {
+            Listing::Listed { names, .. } => Some(names.clone()),
+            Listing::Failed(_) => None,
+        }
     }
 
     /// Forgets a server that is gone.
@@ -141,6 +168,7 @@ impl Inner {
         let Some(entry) = entries.get_mut(key).filter(|entry| entry.rollout == *rollout) else {
             return;
         };
+        entry.listed = matches!(listing, Listing::Listed { .. }).then(Instant::now);
         if entry.listing.as_ref() != Some(&listing) {
             entry.listing = Some(listing);
             drop(entries);
@@ -150,8 +178,9 @@ impl Inner {
     }
 }
 
-async fn list_until_done(inner: Arc<Inner>, key: Key, rollout: Rollout, endpoint: String) {
-    loop {
+/// The entries hold the task, so between two tries it does not hold them.
+async fn list_until_done(inner: Weak<Inner>, key: Key, rollout: Rollout, endpoint: String) {
+    while let Some(inner) = inner.upgrade() {
         let listed = {
             let Ok(_permit) = inner.permits.acquire().await else {
                 return;
@@ -159,29 +188,66 @@ async fn list_until_done(inner: Arc<Inner>, key: Key, rollout: Rollout, endpoint
             list(&endpoint, &inner.seams).await
         };
         match listed {
-            Ok(tools) => {
-                inner.keep(&key, &rollout, Listing::Listed(tools));
+            Ok(listing) => {
+                inner.keep(&key, &rollout, listing);
                 return;
             }
             Err(error) => {
                 let wait = inner.backoff.failed(key.clone());
                 debug!(server = %key, %error, ?wait, "its tools could not be listed, trying again");
-                inner.keep(&key, &rollout, Listing::Failed(error.to_string()));
+                inner.keep(
+                    &key,
+                    &rollout,
+                    Listing::Failed(shortened(&error.to_string(), MAX_PROBLEM)),
+                );
+                drop(inner);
                 sleep(wait).await;
             }
         }
     }
 }
 
-async fn list(endpoint: &str, seams: &Seams) -> Result<Vec<String>, ClientError> {
+async fn list(endpoint: &str, seams: &Seams) -> Result<Listing, ClientError> {
     let client = McpClient::connect(endpoint, seams, DEADLINE).await?;
-    let mut names: Vec<String> = client
-        .list_tools(DEADLINE)
-        .await?
-        .into_iter()
-        .map(|tool| tool.name)
-        .collect();
+    let tools = client.list_tools(DEADLINE).await?;
+    Ok(bounded(tools.into_iter().map(|tool| tool.name).collect()))
+}
+
+fn bounded(mut names: Vec<String>) -> Listing {
     names.sort();
     names.dedup();
-    Ok(names)
+    let count = names.len();
+    names.truncate(MAX_TOOLS);
+    let names = names.iter().map(|name| shortened(name, MAX_NAME)).collect();
+    Listing::Listed { names, count }
+}
+
+/// At most so many characters of `text`; the last one tells that there were more.
+fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(most - 1).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_with_many_or_long_names_does_not_fill_the_status() {
+        let names = (0..2000).map(|number| format!("{number:04}")).collect();
+        let Listing::Listed { names, count } = bounded(names) else {
+            panic!("it was listed");
+        };
+        assert_eq!((names.len(), count), (MAX_TOOLS, 2000));
+
+        let long = "ü".repeat(MAX_NAME + 1);
+        let exact = "ü".repeat(MAX_NAME);
+        let Listing::Listed { names, .. } = bounded(vec![long, exact.clone(), exact.clone()]) else {
+            panic!("it was listed");
+        };
+        let cut = format!("{}…", "ü".repeat(MAX_NAME - 1));
+        assert_eq!(names, [exact, cut]);
+    }
 }

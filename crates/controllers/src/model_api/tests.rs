@@ -1,23 +1,71 @@
 //! Manifests in, objects out.
 
+use k8s_openapi::api::core::v1::PodSpec;
 use kaos_api::{names::Kind, v1alpha1::ModelAPI};
 
-use super::{build, resolve, validate};
-use crate::common::{
-    objects::Owner,
-    status::Standing,
-    testing::{config, owner, stored, yaml},
+use super::{ModelApis, hosted};
+use crate::{
+    common::{
+        driver::Workload,
+        objects::Owner,
+        plan::{Objects, Plan},
+        status::Standing,
+        testing::{config, gateway, owner, stored, yaml},
+    },
+    config::{Config, TelemetryDefaults},
 };
 
-fn objects(name: &str, spec: &str) -> Result<build::Objects, Standing> {
-    let (config, model_api) = (config(), stored::<ModelAPI>(name, spec));
-    let owner = Owner::of(Kind::ModelApi, &model_api).unwrap();
-    let valid = validate::validate(&owner, &model_api, resolve::program(&model_api, &config))?;
-    Ok(build::build(&valid, &config.log_level).unwrap())
+fn plan_with(config: &Config, spec: &str) -> Plan {
+    let model_api = stored::<ModelAPI>("m", spec);
+    ModelApis::plan(&owner(Kind::ModelApi, "m"), &model_api, &(), config)
+}
+
+fn objects(spec: &str) -> Result<Objects, Standing> {
+    plan_with(&config(), spec).objects
 }
 
 fn file(spec: &str) -> String {
-    objects("m", spec).unwrap().config.data.unwrap()["config.yaml"].clone()
+    let objects = objects(spec).unwrap();
+    objects.config_maps[0].data.as_ref().unwrap()["config.yaml"].clone()
+}
+
+fn pod(objects: &Objects) -> &PodSpec {
+    objects.deployment.spec.template.spec.as_ref().unwrap()
+}
+
+/// `NAME=VALUE`, or `NAME<-SOURCE`, in order.
+fn env(objects: &Objects) -> Vec<String> {
+    let variables = pod(objects).containers[0].env.iter().flatten();
+    variables
+        .map(|variable| match &variable.value_from {
+            Some(source) => format!("{}<-{}", variable.name, serde_json::to_string(source).unwrap()),
+            None => format!(
+                "{}={}",
+                variable.name,
+                variable.value.as_deref().unwrap_or_default()
+            ),
+        })
+        .collect()
+}
+
+fn notes(config: &Config, spec: &str) -> Vec<String> {
+    let plan = plan_with(config, spec);
+    assert!(plan.objects.is_ok(), "{:?}", plan.objects);
+    plan.notes
+        .into_iter()
+        .map(|note| format!("{}: {}", note.reason, note.text))
+        .collect()
+}
+
+/// An installation that sends telemetry unless told otherwise.
+fn telling() -> Config {
+    Config {
+        telemetry: TelemetryDefaults {
+            enabled: true,
+            endpoint: Some("http://collector:4317".to_owned()),
+        },
+        ..config()
+    }
 }
 
 #[test]
@@ -33,6 +81,7 @@ fn the_owner_is_the_resource() {
 fn litellm_with_a_provider_an_address_and_a_secret() {
     let spec = "
 mode: Proxy
+gatewayRoute: {timeout: 5m}
 proxyConfig:
   provider: openai
   apiBase: https://models.example.com/v1
@@ -41,51 +90,77 @@ proxyConfig:
 container:
   env: [{name: EXTRA, value: '1'}]
 ";
-    insta::assert_snapshot!(yaml(&objects("models", spec).unwrap()));
+    let config = Config {
+        gateway: Some(gateway()),
+        ..telling()
+    };
+    insta::assert_snapshot!(yaml(&plan_with(&config, spec).objects.unwrap()));
 }
 
 #[test]
 fn the_native_mock() {
-    let spec = "
-mode: Proxy
-proxyConfig: {runtime: Native, provider: mock, models: [smart]}
-";
-    insta::assert_snapshot!(yaml(&objects("models", spec).unwrap()));
+    let spec = "{mode: Proxy, proxyConfig: {runtime: Native, provider: mock, models: [smart]}}";
+    insta::assert_snapshot!(yaml(&objects(spec).unwrap()));
+}
+
+#[test]
+fn ollama_and_the_step_that_pulls() {
+    let spec = "{mode: Hosted, hostedConfig: {model: 'smollm2:135m'}}";
+    insta::assert_snapshot!(yaml(&objects(spec).unwrap()));
 }
 
 #[test]
 fn the_configuration_file_is_laid_out_as_others_read_it() {
-    assert_eq!(
-        file(
-            "{mode: Proxy, proxyConfig: {provider: nebius, models: ['*'], apiBase: 'http://x', apiKey: {value: k}}}"
+    let entry = |name: &str, model: &str, more: &str| {
+        format!("  - model_name: \"{name}\"\n    litellm_params:\n      model: \"{model}\"\n{more}")
+    };
+    let (base, key) = (
+        "      api_base: \"os.environ/PROXY_API_BASE\"\n",
+        "      api_key: \"os.environ/PROXY_API_KEY\"\n",
+    );
+    let otel = "  success_callback: [\"otel\"]\n  failure_callback: [\"otel\"]\n";
+    for (spec, entries, settings) in [
+        (
+            "proxyConfig: {provider: nebius, models: ['*'], apiBase: 'http://x', apiKey: {value: k}}",
+            entry("*", "nebius/*", &format!("{base}{key}")),
+            "",
         ),
-        r#"# Auto-generated LiteLLM config
-model_list:
-  - model_name: "*"
-    litellm_params:
-      model: "nebius/*"
-      api_base: "os.environ/PROXY_API_BASE"
-      api_key: "os.environ/PROXY_API_KEY"
-
-litellm_settings:
-  drop_params: true
-"#
-    );
-    assert_eq!(
-        file("{mode: Proxy, proxyConfig: {models: [openai/gpt-4o, ollama/x]}}"),
-        r#"# Auto-generated LiteLLM config
-model_list:
-  - model_name: "openai/gpt-4o"
-    litellm_params:
-      model: "openai/gpt-4o"
-  - model_name: "ollama/x"
-    litellm_params:
-      model: "ollama/x"
-
-litellm_settings:
-  drop_params: true
-"#
-    );
+        (
+            "proxyConfig: {models: [openai/gpt-4o, ollama/x]}",
+            entry("openai/gpt-4o", "openai/gpt-4o", "") + &entry("ollama/x", "ollama/x", ""),
+            "",
+        ),
+        ("proxyConfig: {apiBase: 'http://x'}", entry("*", "*", base), ""),
+        (
+            "proxyConfig: {apiBase: 'http://x', provider: openai}",
+            entry("*", "openai/*", base),
+            "",
+        ),
+        ("proxyConfig: {model: gpt-4o}", entry("gpt-4o", "gpt-4o", ""), ""),
+        (
+            "proxyConfig: {models: [a], model: b, apiKey: {value: k}}",
+            entry("a", "a", key),
+            "",
+        ),
+        (
+            "proxyConfig: {models: [a]}, telemetry: {enabled: true}",
+            entry("a", "a", ""),
+            otel,
+        ),
+        (
+            "proxyConfig: {models: [a], runtime: Native, provider: mock}, telemetry: {enabled: true}",
+            entry("a", "mock/a", ""),
+            "",
+        ),
+    ] {
+        assert_eq!(
+            file(&format!("{{mode: Proxy, {spec}}}")),
+            format!(
+                "# Auto-generated LiteLLM config\nmodel_list:\n{entries}\nlitellm_settings:\n  drop_params: true\n{settings}"
+            ),
+            "{spec}"
+        );
+    }
 }
 
 #[test]
@@ -101,81 +176,368 @@ fn no_name_can_break_out_of_its_place_in_the_file() {
 }
 
 #[test]
-fn a_key_in_the_spec_is_a_literal_and_changes_no_file() {
+fn the_users_file_is_used_to_the_letter_and_a_change_replaces_the_pods() {
+    let spec = |text: &str| {
+        let text = serde_json::to_string(text).unwrap();
+        format!("{{mode: Proxy, proxyConfig: {{models: [a, 'b/*'], configYaml: {{fromString: {text}}}}}}}")
+    };
+    let one = "# mine\nmodel_list: [{model_name: a, litellm_params: {model: x}}, {model_name: b/c}]\nother: {kept: yes}\n";
+    let two = "# mine, too\nmodel_list: [{model_name: a, litellm_params: {model: x}}]\n";
+    assert_eq!(file(&spec(one)), one);
+    let template = |text: &str| objects(&spec(text)).unwrap().deployment.spec.template;
+    assert_ne!(template(one), template(two));
+}
+
+#[test]
+fn a_file_in_a_secret_is_mounted_by_name_and_read_by_nobody_here() {
+    let spec = "{mode: Proxy, proxyConfig: {configYaml: {fromSecretKeyRef: {name: s, key: proxy.yml, optional: true}}}}";
+    let objects = objects(spec).unwrap();
+    assert!(objects.config_maps.is_empty());
+    let secret = pod(&objects).volumes.as_ref().unwrap()[0].secret.clone().unwrap();
+    assert_eq!(
+        (secret.secret_name.as_deref(), secret.optional),
+        (Some("s"), Some(true))
+    );
+    let items = secret.items.unwrap();
+    assert_eq!(
+        (items[0].key.as_str(), items[0].path.as_str()),
+        ("proxy.yml", "config.yaml")
+    );
+    let notes = notes(&config(), spec);
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].starts_with("NotChecked: "), "{notes:?}");
+}
+
+#[test]
+fn variables_come_in_the_order_that_users_know() {
+    let spec = "
+mode: Proxy
+telemetry: {enabled: true, endpoint: 'http://c:4317'}
+proxyConfig:
+  models: [m]
+  apiBase: http://x
+  apiKey: {value: 'k$(X)'}
+  env: [{name: OLDER, value: '1'}, {name: BOTH, value: older}]
+container: {env: [{name: BOTH, value: newer}, {name: OTEL_SERVICE_NAME, value: mine}]}
+";
+    assert_eq!(
+        env(&objects(spec).unwrap()),
+        [
+            "PROXY_API_BASE=http://x",
+            "PROXY_API_KEY=k$$(X)",
+            "OLDER=1",
+            "BOTH=newer",
+            "OTEL_SERVICE_NAME=mine",
+            "LITELLM_LOG=INFO",
+            "OTEL_EXPORTER=otlp_grpc",
+            "OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317",
+            "OTEL_PYTHON_EXCLUDED_URLS=/health",
+        ]
+    );
+    assert!(notes(&config(), spec)[0].contains("spec.proxyConfig.env sets BOTH"));
+}
+
+#[test]
+fn the_native_proxy_reads_its_key_from_a_file_that_follows_the_secret() {
+    let spec = |source: &str, more: &str| {
+        format!(
+            "{{mode: Proxy, proxyConfig: {{runtime: Native, provider: openai, models: [m], apiKey: {{valueFrom: {source}}}}}{more}}}"
+        )
+    };
+    for (source, kind) in [
+        (
+            "{secretKeyRef: {name: keys, key: openai, optional: true}}",
+            "secret",
+        ),
+        (
+            "{configMapKeyRef: {name: keys, key: openai, optional: true}}",
+            "configMap",
+        ),
+    ] {
+        let objects = objects(&spec(source, "")).unwrap();
+        assert_eq!(env(&objects)[0], "PROXY_API_KEY_FILE=/etc/kaos/api-key/api-key");
+        let volume = serde_json::to_value(&pod(&objects).volumes.as_ref().unwrap()[1]).unwrap();
+        assert_eq!(
+            volume[kind]["items"],
+            serde_json::json!([{"key": "openai", "path": "api-key"}])
+        );
+        assert_eq!(volume[kind]["optional"], true);
+        let mount = &pod(&objects).containers[0].volume_mounts.as_ref().unwrap()[1];
+        assert_eq!(
+            (mount.name.as_str(), mount.mount_path.as_str()),
+            ("api-key", "/etc/kaos/api-key")
+        );
+        assert!(file(&spec(source, "")).contains("os.environ/PROXY_API_KEY"));
+    }
+    let own = spec(
+        "{secretKeyRef: {name: keys, key: openai}}",
+        ", container: {env: [{name: PROXY_API_KEY, value: mine}]}",
+    );
+    assert_eq!(
+        env(&objects(&own).unwrap()),
+        ["PROXY_API_KEY=mine", "LOG_LEVEL=INFO"]
+    );
+    assert!(notes(&config(), &own)[0].contains("spec.proxyConfig.apiKey has no effect"));
+}
+
+#[test]
+fn litellm_takes_its_key_as_a_variable_and_the_status_says_when() {
+    let spec = "{mode: Proxy, proxyConfig: {models: [m], apiKey: {valueFrom: {secretKeyRef: {name: keys, key: k}}}}}";
+    assert_eq!(
+        env(&objects(spec).unwrap())[0],
+        r#"PROXY_API_KEY<-{"secretKeyRef":{"key":"k","name":"keys"}}"#
+    );
+    let notes = notes(&config(), spec);
+    assert!(
+        notes[0].starts_with("ReadAtStart: ") && notes[0].contains("next rollout"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn a_key_in_the_spec_changes_no_file() {
     let spec = |key: &str| {
         format!("{{mode: Proxy, proxyConfig: {{models: [m], provider: openai, apiKey: {{value: {key}}}}}}}")
     };
-    let (one, other) = (
-        objects("m", &spec("one")).unwrap(),
-        objects("m", &spec("other")).unwrap(),
-    );
-    assert_eq!(one.config, other.config);
+    let (one, other) = (objects(&spec("one")).unwrap(), objects(&spec("other")).unwrap());
+    assert_eq!(one.config_maps, other.config_maps);
     assert_ne!(one.deployment, other.deployment);
 }
 
 #[test]
-fn a_change_of_the_file_is_a_change_of_the_pod_template() {
-    let template = |models: &str| {
-        let spec = format!("{{mode: Proxy, proxyConfig: {{models: [{models}]}}}}");
-        objects("m", &spec).unwrap().deployment.spec.template
-    };
-    assert_eq!(template("a"), template("a"));
-    assert_ne!(template("a"), template("a, b"));
+fn the_container_and_the_pod_are_the_users_to_change() {
+    let spec = "
+mode: Hosted
+hostedConfig: {model: m}
+container:
+  image: mine:1
+  command: [run]
+  args: [x]
+  resources: {limits: {memory: 1Gi}}
+podSpec:
+  volumes: [{name: ollama-data, persistentVolumeClaim: {claimName: models}}]
+  initContainers: [{name: pull-model, image: mirror/kaos:1}]
+";
+    let objects = objects(spec).unwrap();
+    let pod = pod(&objects);
+    let container = &pod.containers[0];
+    assert_eq!(container.image.as_deref(), Some("mine:1"));
+    assert_eq!(
+        (&container.command, &container.args),
+        (&Some(vec!["run".into()]), &Some(vec!["x".into()]))
+    );
+    let resources = container.resources.clone().unwrap();
+    assert!(resources.requests.is_none() && resources.limits.is_some());
+    let volumes = pod.volumes.as_ref().unwrap();
+    assert_eq!(volumes.len(), 1);
+    assert!(volumes[0].empty_dir.is_none());
+    assert_eq!(
+        volumes[0].persistent_volume_claim.as_ref().unwrap().claim_name,
+        "models"
+    );
+    let init = &pod.init_containers.as_ref().unwrap()[0];
+    assert_eq!(init.image.as_deref(), Some("mirror/kaos:1"));
+    assert_eq!(init.restart_policy.as_deref(), Some("Always"));
 }
 
 #[test]
-fn the_user_may_set_what_would_be_generated() {
+fn a_hosted_model_has_the_variables_of_all_spellings_and_ollamas_level() {
     let spec = "
-mode: Proxy
-proxyConfig: {models: [m], provider: openai, apiBase: 'http://x', apiKey: {value: k}}
-container: {env: [{name: LITELLM_LOG, value: ERROR}, {name: PROXY_API_KEY, value: mine}]}
+mode: Hosted
+hostedConfig: {model: new, env: [{name: A, value: hosted}, {name: B, value: hosted}]}
+serverConfig: {model: old, env: [{name: B, value: server}, {name: C, value: server}, {name: D, value: server}]}
+container: {env: [{name: A, value: container}, {name: D, value: container}]}
 ";
-    let deployment = objects("m", spec).unwrap().deployment;
-    let env = deployment.spec.template.spec.unwrap().containers[0]
-        .env
-        .clone()
-        .unwrap();
-    let env: Vec<_> = env
-        .iter()
-        .map(|v| format!("{}={}", v.name, v.value.as_deref().unwrap()))
-        .collect();
     assert_eq!(
-        env,
-        [
-            "PROXY_API_BASE=http://x",
-            "LITELLM_LOG=ERROR",
-            "PROXY_API_KEY=mine"
-        ]
+        env(&objects(spec).unwrap()),
+        ["C=server", "B=hosted", "A=container", "D=container"]
+    );
+    let notes = notes(&config(), spec);
+    for said in [
+        "OlderSpelling: spec.serverConfig.model is overridden by spec.hostedConfig.model",
+        "OlderSpelling: spec.serverConfig.env sets B, but spec.hostedConfig.env",
+        "OlderSpelling: spec.serverConfig.env sets D, but spec.container.env",
+        "OlderSpelling: spec.hostedConfig.env sets A, but spec.container.env",
+    ] {
+        assert!(
+            notes.iter().any(|note| note.starts_with(said)),
+            "{said}: {notes:?}"
+        );
+    }
+    assert_eq!(notes.len(), 4, "{notes:?}");
+    for (level, expected) in [
+        ("TRACE", Some("OLLAMA_DEBUG=2")),
+        ("debug", Some("OLLAMA_DEBUG=1")),
+        ("INFO", None),
+    ] {
+        let config = Config {
+            log_level: level.to_owned(),
+            ..config()
+        };
+        let objects = plan_with(&config, "{mode: Hosted, hostedConfig: {model: m}}")
+            .objects
+            .unwrap();
+        assert_eq!(env(&objects).first().map(String::as_str), expected);
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    let mock = "{runtime: Native, provider: mock, models: [m]}";
+    for (config, spec, said) in [
+        (
+            config(),
+            format!("{{mode: Proxy, proxyConfig: {mock}, hostedConfig: {{model: m}}}}"),
+            "spec.hostedConfig",
+        ),
+        (
+            config(),
+            format!("{{mode: Proxy, proxyConfig: {mock}, serverConfig: {{model: m}}}}"),
+            "spec.serverConfig",
+        ),
+        (
+            config(),
+            format!("{{mode: Hosted, hostedConfig: {{model: m}}, proxyConfig: {mock}}}"),
+            "spec.proxyConfig",
+        ),
+        (
+            config(),
+            format!("{{mode: Proxy, proxyConfig: {mock}, telemetry: {{enabled: true}}}}"),
+            "spec.telemetry",
+        ),
+        (
+            telling(),
+            "{mode: Hosted, hostedConfig: {model: m}, telemetry: {endpoint: 'http://c'}}".to_owned(),
+            "spec.telemetry",
+        ),
+        (
+            config(),
+            "{mode: Proxy, proxyConfig: {provider: openai, configYaml: {fromString: 'model_list: []'}}}"
+                .to_owned(),
+            "spec.proxyConfig.provider",
+        ),
+        (
+            config(),
+            format!("{{mode: Proxy, proxyConfig: {mock}, gatewayRoute: {{timeout: 5s}}}}"),
+            "spec.gatewayRoute",
+        ),
+    ] {
+        let notes = notes(&config, &spec);
+        let says = |note: &String| note.starts_with("WithoutEffect: ") && note.contains(said);
+        assert!(notes.len() == 1 && says(&notes[0]), "{spec}: {notes:?}");
+    }
+    let given = |settings: &str| {
+        format!(
+            "{{mode: Proxy, proxyConfig: {{configYaml: {{fromString: 'litellm_settings: {settings}'}}}}}}"
+        )
+    };
+    assert!(notes(&telling(), &given("{}"))[0].contains("success_callback: [\"otel\"]"));
+    for traced in ["{success_callback: [otel]}", "{callbacks: otel}"] {
+        assert_eq!(notes(&telling(), &given(traced)), Vec::<String>::new());
+    }
+    // The installation's default is not the user's to correct.
+    assert_eq!(
+        notes(&telling(), &format!("{{mode: Proxy, proxyConfig: {mock}}}")),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        notes(&telling(), "{mode: Hosted, hostedConfig: {model: m}}"),
+        Vec::<String>::new()
     );
 }
 
 #[test]
-fn what_cannot_be_built_is_said() {
+fn what_cannot_be_built_is_said_with_the_fix() {
     for (spec, expected) in [
-        ("{mode: Proxy}", "spec.proxyConfig is required"),
+        (
+            "{mode: Proxy}",
+            "spec.proxyConfig is required with mode Proxy; add at least proxyConfig.models",
+        ),
         (
             "{mode: Proxy, proxyConfig: {models: []}}",
-            "spec.proxyConfig.models is empty",
+            "spec.proxyConfig.models is empty; name at least one model",
         ),
         (
             "{mode: Proxy, proxyConfig: {models: [mock/a]}}",
-            "spec.proxyConfig.runtime: Native",
+            "the provider mock is not part of LiteLLM; set spec.proxyConfig.runtime: Native",
         ),
         (
-            "{mode: Proxy, proxyConfig: {models: [a], provider: mock}}",
-            "spec.proxyConfig.runtime: Native",
+            "{mode: Proxy, proxyConfig: {model: a, provider: mock}}",
+            "the provider mock is not part of LiteLLM; set spec.proxyConfig.runtime: Native",
+        ),
+        (
+            "{mode: Proxy, proxyConfig: {runtime: Native, models: [a], provider: nebius}}",
+            "spec.proxyConfig.provider \"nebius\" is none that runtime Native has; for a server that speaks the OpenAI \
+             API write provider: openai and its apiBase, for anything else runtime: LiteLLM",
+        ),
+        (
+            "{mode: Proxy, proxyConfig: {runtime: Native, models: [a]}}",
+            "runtime Native needs to know where the models are; add spec.proxyConfig.provider (openai or mock) or \
+             spec.proxyConfig.apiBase",
         ),
         (
             "{mode: Proxy, proxyConfig: {models: [a], apiKey: {}}}",
-            "exactly one of value",
+            "spec.proxyConfig.apiKey needs exactly one of value, valueFrom.secretKeyRef and valueFrom.configMapKeyRef",
+        ),
+        (
+            "{mode: Proxy, proxyConfig: {models: [a], apiKey: {valueFrom: {secretKeyRef: {key: k}}}}}",
+            "spec.proxyConfig.apiKey.valueFrom.secretKeyRef.name is empty; name one of this namespace",
+        ),
+        (
+            "{mode: Proxy, proxyConfig: {models: [a], configYaml: {}}}",
+            "spec.proxyConfig.configYaml needs exactly one of fromString and fromSecretKeyRef",
+        ),
+        (
+            "{mode: Proxy, proxyConfig: {models: [a, 'b/*'], configYaml: {fromString: 'model_list: [{model_name: c}]'}}}",
+            "model_name \"c\" in configYaml not found in models list [a b/*]; add it to spec.proxyConfig.models, or \
+             take it out of spec.proxyConfig.configYaml",
+        ),
+        (
+            "{mode: Proxy, proxyConfig: {models: [a], configYaml: {fromString: 'model_list: [{}]'}}}",
+            "failed to parse configYaml: model_list[0] has no model_name; add the name that requests use",
+        ),
+        (
+            "{mode: Hosted}",
+            "spec.hostedConfig.model is required with mode Hosted; name an Ollama model, such as smollm2:135m",
+        ),
+        (
+            "{mode: Hosted, hostedConfig: {model: 'm$(id)'}}",
+            "spec.hostedConfig.model \"m$(id)\" is not the name of an Ollama model: its model has '$'; write MODEL or \
+             MODEL:TAG, such as smollm2:135m",
+        ),
+        (
+            "{mode: Hosted, serverConfig: {model: 'm; x'}}",
+            "spec.serverConfig.model \"m; x\" is not the name of an Ollama model: its model has ';'; write MODEL or \
+             MODEL:TAG, such as smollm2:135m",
         ),
     ] {
-        let standing = objects("m", spec).unwrap_err();
-        assert!(
-            standing.message.contains(expected),
-            "{spec}: {}",
-            standing.message
-        );
+        assert_eq!(objects(spec).unwrap_err().message, expected, "{spec}");
     }
-    assert!(objects("m", "{mode: Proxy, proxyConfig: {models: [mockingbird]}}").is_ok());
+    for text in ["model_list: [", "- a", "model_list: 1", "a: 1\na: 2"] {
+        let text = serde_json::to_string(text).unwrap();
+        let spec = format!("{{mode: Proxy, proxyConfig: {{configYaml: {{fromString: {text}}}}}}}");
+        let message = objects(&spec).unwrap_err().message;
+        assert!(message.starts_with("failed to parse configYaml: "), "{message}");
+        assert!(
+            message.ends_with("; correct spec.proxyConfig.configYaml.fromString"),
+            "{message}"
+        );
+        assert!(!message.contains('\n'), "{message}");
+    }
+    assert!(objects("{mode: Proxy, proxyConfig: {models: [mockingbird]}}").is_ok());
+}
+
+#[test]
+fn a_mode_that_is_left_keeps_nothing_even_where_the_other_cannot_be_built() {
+    let keep = |spec: &str| plan_with(&config(), spec).keep.config_maps;
+    assert!(!keep("{mode: Hosted, hostedConfig: {model: '!'}}"));
+    assert!(keep("{mode: Proxy, proxyConfig: {models: []}}"));
+}
+
+#[test]
+fn without_the_step_nothing_is_told_of_it() {
+    let spec = |more: &str| format!("{{mode: Hosted, hostedConfig: {{model: m}}{more}}}");
+    assert!(hosted::pulls(&objects(&spec("")).unwrap()));
+    let without = spec(", podSpec: {initContainers: [{name: pull-model, $patch: delete}]}");
+    assert!(!hosted::pulls(&objects(&without).unwrap()));
 }

@@ -6,6 +6,8 @@ use super::hosts::HostPolicy;
 
 /// The Python source whose functions are the tools.
 pub const SOURCE_VARIABLE: &str = "MCP_TOOLS_STRING";
+/// A file with that source instead. Its content is read again when it changes.
+pub const FILE_VARIABLE: &str = "MCP_TOOLS_FILE";
 /// The Python interpreter, a path or a name in `PATH`; `python3` where unset.
 pub const PYTHON_VARIABLE: &str = "KAOS_PYTHON";
 /// Worker processes, each running one call at a time; 2 where unset.
@@ -19,11 +21,20 @@ const DEFAULT_WORKERS: usize = 2;
 const MAX_WORKERS: usize = 64;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Where the Python source is whose public functions become tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Here.
+    Text(String),
+    /// In this file, as long as the server runs: when its content changes, the tools do.
+    File(PathBuf),
+}
+
 /// The configuration of the tool server.
 #[derive(Clone, Debug)]
 pub struct ToolServerConfig {
     /// Python source; its public functions become tools.
-    pub source: String,
+    pub source: Source,
     /// The Python interpreter.
     pub python: PathBuf,
     /// How many worker processes run calls.
@@ -39,9 +50,13 @@ pub struct ToolServerConfig {
 pub enum ConfigError {
     /// There is no Python source.
     #[error(
-        "{SOURCE_VARIABLE} is not set or empty; set it to Python source that defines at least one function"
+        "{SOURCE_VARIABLE} is not set or empty; set it to Python source that defines at least one function, \
+         or {FILE_VARIABLE} to the path of a file with such source"
     )]
     NoSource,
+    /// There are two sources.
+    #[error("{SOURCE_VARIABLE} and {FILE_VARIABLE} are both set; unset one of them")]
+    TwoSources,
     /// A number is not one, or out of range.
     #[error("{variable} is {value:?}; set it to {wanted}")]
     BadNumber {
@@ -57,8 +72,17 @@ pub enum ConfigError {
 impl ToolServerConfig {
     /// The configuration for `source`, everything else as it is where no variable is set.
     pub fn new(source: impl Into<String>) -> Self {
+        Self::of(Source::Text(source.into()))
+    }
+
+    /// As [`ToolServerConfig::new`], for source in a file.
+    pub fn from_file(path: impl Into<PathBuf>) -> Self {
+        Self::of(Source::File(path.into()))
+    }
+
+    fn of(source: Source) -> Self {
         Self {
-            source: source.into(),
+            source,
             python: PathBuf::from("python3"),
             workers: DEFAULT_WORKERS,
             call_timeout: DEFAULT_TIMEOUT,
@@ -69,7 +93,7 @@ impl ToolServerConfig {
     /// Reads the configuration from environment variables, given as name and value.
     ///
     /// # Errors
-    /// When the source is missing or a number cannot be used.
+    /// When the source is missing or given twice, or a number cannot be used.
     pub fn from_env(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
         let variables: BTreeMap<String, String> = variables.into_iter().collect();
         let set = |name: &str| {
@@ -78,7 +102,12 @@ impl ToolServerConfig {
                 .filter(|value| !value.trim().is_empty())
                 .cloned()
         };
-        let mut config = Self::new(set(SOURCE_VARIABLE).ok_or(ConfigError::NoSource)?);
+        let mut config = match (set(SOURCE_VARIABLE), set(FILE_VARIABLE)) {
+            (Some(text), None) => Self::new(text),
+            (None, Some(path)) => Self::from_file(path),
+            (None, None) => return Err(ConfigError::NoSource),
+            (Some(_), Some(_)) => return Err(ConfigError::TwoSources),
+        };
         if let Some(python) = set(PYTHON_VARIABLE) {
             config.python = PathBuf::from(python.trim());
         }
@@ -131,13 +160,15 @@ mod tests {
         let config = parse(&[("MCP_TOOLS_STRING", "def f(): pass")]).unwrap();
         assert_eq!(
             (
-                config.source.as_str(),
+                config.source,
                 config.python.to_str(),
                 config.workers,
                 config.call_timeout.as_secs()
             ),
-            ("def f(): pass", Some("python3"), 2, 60)
+            (Source::Text("def f(): pass".to_owned()), Some("python3"), 2, 60)
         );
+        let config = parse(&[("MCP_TOOLS_STRING", ""), ("MCP_TOOLS_FILE", "/tools.py")]).unwrap();
+        assert_eq!(config.source, Source::File(PathBuf::from("/tools.py")));
     }
 
     #[test]
@@ -165,7 +196,12 @@ mod tests {
         let source = ("MCP_TOOLS_STRING", "def f(): pass");
         assert_eq!(
             said(&[("MCP_TOOLS_STRING", " \n")]),
-            "MCP_TOOLS_STRING is not set or empty; set it to Python source that defines at least one function"
+            "MCP_TOOLS_STRING is not set or empty; set it to Python source that defines at least one function, \
+             or MCP_TOOLS_FILE to the path of a file with such source"
+        );
+        assert_eq!(
+            said(&[source, ("MCP_TOOLS_FILE", "/tools.py")]),
+            "MCP_TOOLS_STRING and MCP_TOOLS_FILE are both set; unset one of them"
         );
         assert_eq!(
             said(&[source, ("KAOS_TOOL_WORKERS", "0")]),

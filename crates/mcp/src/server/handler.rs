@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use axum::http::request::Parts;
+use kaos_telemetry::{KeyValue, Kind, Operation, Telemetry, TraceContext};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -17,23 +19,38 @@ use super::{
     worker::{Answer, Content, Definition},
 };
 
-/// One per request; the pool behind it is shared.
+/// One per request, which is answered by the pool that was there when it came.
 #[derive(Clone)]
 pub(super) struct Tools {
     pool: Arc<Pool>,
+    telemetry: Telemetry,
 }
 
 impl Tools {
-    pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Self { pool }
+    pub(super) fn new(pool: Arc<Pool>, telemetry: Telemetry) -> Self {
+        Self { pool, telemetry }
+    }
+
+    /// A call of `tool`, as part of what the request says in its metadata (SEP-414), else in its headers.
+    fn calling(&self, tool: &str, context: &RequestContext<RoleServer>) -> Operation {
+        let said = |field: &str| Some(context.meta.get(field)?.as_str()?.to_owned());
+        let trace = match (said("traceparent"), context.extensions.get::<Parts>()) {
+            (None, Some(request)) => TraceContext::of_headers(&request.headers),
+            _ => TraceContext::read(said),
+        };
+        let attributes = [
+            KeyValue::new("mcp.method.name", "tools/call"),
+            KeyValue::new("gen_ai.operation.name", "execute_tool"),
+            KeyValue::new("gen_ai.tool.name", tool.to_owned()),
+            KeyValue::new("tool.name", tool.to_owned()),
+        ];
+        let name = format!("tools/call {tool}");
+        self.telemetry.begin(&trace, Kind::Server, name, attributes)
     }
 
     fn unknown(&self, name: &str) -> ErrorData {
-        let known: Vec<&str> = self.pool.tools().iter().map(|tool| tool.name.as_str()).collect();
-        ErrorData::invalid_params(
-            format!("unknown tool {name:?}; the tools are: {}", known.join(", ")),
-            None,
-        )
+        let known = self.pool.names();
+        ErrorData::invalid_params(format!("unknown tool {name:?}; the tools are: {known}"), None)
     }
 }
 
@@ -70,6 +87,7 @@ impl ServerHandler for Tools {
         if self.get_tool(&name).is_none() {
             return Err(self.unknown(&name));
         }
+        let calling = self.calling(&name, &context);
         let answer = tokio::select! {
             answer = self.pool.call(name.clone(), request.arguments.unwrap_or_default()) => answer,
             () = context.ct.cancelled() => {
@@ -78,13 +96,20 @@ impl ServerHandler for Tools {
         };
         let result = match answer {
             Ok(Answer::Returned { content, structured }) => {
+                calling.succeed();
                 let blocks = content.into_iter().map(|part| block(part, &name)).collect();
                 let mut result = CallToolResult::success(blocks);
                 result.structured_content = structured.map(Value::Object);
                 result
             }
-            Ok(Answer::Failed(message)) => CallToolResult::error(vec![ContentBlock::text(message)]),
-            Err(error) => CallToolResult::error(vec![ContentBlock::text(format!("{name}: {error}"))]),
+            Ok(Answer::Failed(message)) => {
+                calling.fail("tool_error", &message);
+                CallToolResult::error(vec![ContentBlock::text(message)])
+            }
+            Err(error) => {
+                calling.fail("call_failed", &error);
+                CallToolResult::error(vec![ContentBlock::text(format!("{name}: {error}"))])
+            }
         };
         Ok(result.into())
     }

@@ -10,6 +10,7 @@ mod config;
 mod handler;
 mod hosts;
 mod pool;
+mod source;
 mod worker;
 
 use std::{io, sync::Arc, time::Duration};
@@ -23,22 +24,23 @@ use axum::{
     routing,
 };
 use kaos_seams::Seams;
+use kaos_telemetry::Telemetry;
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
 };
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub use self::{
     config::{
-        ConfigError, HOSTS_VARIABLE, PYTHON_VARIABLE, SOURCE_VARIABLE, TIMEOUT_VARIABLE, ToolServerConfig,
-        WORKERS_VARIABLE,
+        ConfigError, FILE_VARIABLE, HOSTS_VARIABLE, PYTHON_VARIABLE, SOURCE_VARIABLE, Source,
+        TIMEOUT_VARIABLE, ToolServerConfig, WORKERS_VARIABLE,
     },
     hosts::HostPolicy,
     worker::StartError,
 };
-use self::{handler::Tools, pool::Pool};
+use self::{handler::Tools, source::Current};
 
 /// How long calls that are running may go on after the shutdown has begun; within the 30 s of a pod.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -56,8 +58,9 @@ pub enum Error {
 
 /// Tools that are loaded and not yet served.
 pub struct ToolServer {
-    pool: Arc<Pool>,
+    current: Arc<Current>,
     hosts: HostPolicy,
+    telemetry: Telemetry,
 }
 
 impl ToolServer {
@@ -68,8 +71,19 @@ impl ToolServer {
     /// When there is no usable Python or the source cannot be loaded, with the place.
     pub async fn load(config: ToolServerConfig, seams: Seams) -> Result<Self, StartError> {
         let hosts = config.hosts.clone();
-        let pool = Arc::new(Pool::start(config, seams).await?);
-        Ok(Self { pool, hosts })
+        let current = Arc::new(Current::load(config, seams).await?);
+        let telemetry = Telemetry::off();
+        Ok(Self {
+            current,
+            hosts,
+            telemetry,
+        })
+    }
+
+    /// Has each call told to `telemetry`, which is left on in the end.
+    #[must_use]
+    pub fn with_telemetry(self, telemetry: Telemetry) -> Self {
+        Self { telemetry, ..self }
     }
 
     /// Serves the tools on `listener` until `shutdown`, then lets running calls end.
@@ -78,12 +92,12 @@ impl ToolServer {
     /// When the listener fails.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {
         let address = listener.local_addr()?;
-        let names: Vec<&str> = self.pool.tools().iter().map(|tool| tool.name.as_str()).collect();
-        tracing::info!(%address, tools = names.join(", "), "serving tools");
+        tracing::info!(%address, tools = self.current.pool().names(), "serving tools");
 
         let drained = CancellationToken::new();
         let guard = middleware::from_fn_with_state(self.hosts.on(address), hosts::guard);
-        let app = router(self.pool, drained.clone()).layer(guard);
+        let app = router(self.current.clone(), self.telemetry, drained.clone()).layer(guard);
+        let following = AbortOnDropHandle::new(tokio::spawn(self.current.follow()));
         let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
         tokio::select! {
             result = serving => result?,
@@ -91,6 +105,7 @@ impl ToolServer {
                 tracing::warn!("calls were still running at the end of the shutdown and are stopped");
             }
         }
+        drop(following);
         drained.cancel();
         Ok(())
     }
@@ -113,8 +128,8 @@ pub async fn serve(
     server.serve(listener, shutdown).await
 }
 
-fn router(pool: Arc<Pool>, stop: CancellationToken) -> Router {
-    let tools = Tools::new(pool.clone());
+fn router(current: Arc<Current>, telemetry: Telemetry, stop: CancellationToken) -> Router {
+    let tools = current.clone();
     // The host check is ours, for this one knows no names below a domain; see `hosts`.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -122,7 +137,11 @@ fn router(pool: Arc<Pool>, stop: CancellationToken) -> Router {
         .with_json_response(true)
         .with_cancellation_token(stop);
     let sessions = Arc::new(NeverSessionManager::default());
-    let mcp = StreamableHttpService::new(move || Ok(tools.clone()), sessions, config);
+    let mcp = StreamableHttpService::new(
+        move || Ok(Tools::new(tools.pool(), telemetry.clone())),
+        sessions,
+        config,
+    );
     Router::new()
         .route("/mcp", routing::post_service(mcp).get(no_stream))
         .route(
@@ -130,7 +149,7 @@ fn router(pool: Arc<Pool>, stop: CancellationToken) -> Router {
             routing::get(|| async { Json(json!({"status": "healthy"})) }),
         )
         .route("/ready", routing::get(ready))
-        .with_state(pool)
+        .with_state(current)
 }
 
 /// There is nothing to stream outside of calls. Probes that send a bare GET hear that the endpoint is there.
@@ -156,8 +175,8 @@ async fn no_stream(headers: HeaderMap) -> Response {
     }
 }
 
-async fn ready(State(pool): State<Arc<Pool>>) -> Response {
-    let workers = pool.living();
+async fn ready(State(current): State<Arc<Current>>) -> Response {
+    let workers = current.pool().living();
     if workers == 0 {
         let body = json!({"status": "not ready", "reason": "no Python worker is running"});
         return (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response();

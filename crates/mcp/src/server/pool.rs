@@ -2,11 +2,11 @@
 //!
 //! Each slot owns one worker and runs one call at a time. A worker that ends, answers nonsense or is still
 //! busy at the deadline is killed and replaced; only the call it was running fails. Nothing is retried: a
-//! tool may have effects.
+//! tool may have effects. A pool serves one source from its start to its end; another source is another pool.
 
 use std::{
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -22,6 +22,7 @@ use tokio::{
 
 use super::{
     config::ToolServerConfig,
+    source::Loaded,
     worker::{Answer, Broken, Definition, StartError, Worker},
 };
 
@@ -62,13 +63,14 @@ pub(super) struct Pool {
     tools: Arc<[Definition]>,
     living: Arc<AtomicUsize>,
     call_timeout: Duration,
-    _slots: JoinSet<()>,
+    slots: std::sync::Mutex<JoinSet<()>>,
 }
 
 /// What all slots share.
 #[derive(Clone)]
 struct Shared {
     config: Arc<ToolServerConfig>,
+    source: Arc<Loaded>,
     seams: Seams,
     jobs: Arc<Mutex<mpsc::UnboundedReceiver<Waiting>>>,
     living: Arc<AtomicUsize>,
@@ -76,11 +78,16 @@ struct Shared {
 
 impl Pool {
     /// Starts a worker, which shows whether the source can be served, and then the others beside it.
-    pub(super) async fn start(config: ToolServerConfig, seams: Seams) -> Result<Self, StartError> {
-        let first = Worker::start(&config).await?;
+    pub(super) async fn start(
+        config: Arc<ToolServerConfig>,
+        source: Loaded,
+        seams: Seams,
+    ) -> Result<Self, StartError> {
+        let first = Worker::start(&config.python, &source).await?;
         let (sender, receiver) = mpsc::unbounded_channel();
         let shared = Shared {
-            config: Arc::new(config),
+            config,
+            source: Arc::new(source),
             seams,
             jobs: Arc::new(Mutex::new(receiver)),
             living: Arc::new(AtomicUsize::new(0)),
@@ -96,13 +103,33 @@ impl Pool {
             tools,
             living: shared.living,
             call_timeout: shared.config.call_timeout,
-            _slots: slots,
+            slots: std::sync::Mutex::new(slots),
         })
+    }
+
+    /// Lets the calls that have come end, and the workers with them. New calls are for another pool: this one
+    /// takes them for as long as somebody holds it.
+    pub(super) async fn retire(self: Arc<Self>) {
+        let mut slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
+        // A call waits for a worker for one limit at most, and then runs for one.
+        let limit = self.call_timeout * 2;
+        // The slots end when nobody can send a call any more.
+        drop(self);
+        let ended = async { while slots.join_next().await.is_some() {} };
+        if tokio::time::timeout(limit, ended).await.is_err() {
+            tracing::warn!("tool workers of the source before were still busy and are stopped");
+        }
     }
 
     /// The tools of the source, in its order.
     pub(super) fn tools(&self) -> &[Definition] {
         &self.tools
+    }
+
+    /// Their names, for messages.
+    pub(super) fn names(&self) -> String {
+        let names: Vec<&str> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
+        names.join(", ")
     }
 
     /// How many workers can run a call, or are running one.
@@ -218,7 +245,7 @@ async fn replace(shared: &Shared, delay: &mut Duration) -> Living {
         if !delay.is_zero() {
             tokio::time::sleep(shared.seams.random.jitter(*delay)).await;
         }
-        match Worker::start(&shared.config).await {
+        match Worker::start(&shared.config.python, &shared.source).await {
             Ok(worker) => return Living::new(worker, &shared.living),
             Err(error) => {
                 *delay = longer(*delay);

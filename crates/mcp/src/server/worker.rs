@@ -3,7 +3,13 @@
 //! Owns the child process: dropping a [`Worker`] kills it. Never decides when to start or replace one; the
 //! [pool](super::pool) does. The other end of the protocol is `python/worker.py`.
 
-use std::{io, path::Path, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{SinkExt, StreamExt};
 use serde::{Deserialize, Serialize};
@@ -11,7 +17,10 @@ use serde_json::{Map, Value};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
 
-use super::config::{PYTHON_VARIABLE, SOURCE_VARIABLE, ToolServerConfig};
+use super::{
+    config::{FILE_VARIABLE, PYTHON_VARIABLE},
+    source::Loaded,
+};
 
 /// How long Python may take to start and to run the source's top level; large imports are slow when cold.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -67,9 +76,21 @@ pub enum StartError {
         /// Its version.
         version: String,
     },
+    /// The file with the source cannot be read.
+    #[error(
+        "the tools cannot be read: {FILE_VARIABLE} is {path:?}: {source}; mount a file with Python source there"
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// The source is wrong; what happened and where.
-    #[error("the tools cannot be loaded: {SOURCE_VARIABLE}{}: {message}{}", at_line(*line), shown(text))]
+    #[error("the tools cannot be loaded: {place}{}: {message}{}", at_line(*line), shown(text))]
     Source {
+        /// Where the source is from.
+        place: String,
         /// Python's message.
         message: String,
         /// The line of the source, from 1.
@@ -90,11 +111,14 @@ pub enum StartError {
     },
     /// The source's top level does not end.
     #[error(
-        "the tools were not loaded within {} s: {SOURCE_VARIABLE} runs too long at its top level; move long \
-         work into the functions",
+        "the tools were not loaded within {} s: {place} runs too long at its top level; move long work into the \
+         functions",
         START_TIMEOUT.as_secs()
     )]
-    Timeout,
+    Timeout {
+        /// Where the source is from.
+        place: String,
+    },
 }
 
 fn at_line(line: Option<u64>) -> String {
@@ -195,16 +219,20 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts a process and has it load the source.
-    pub(super) async fn start(config: &ToolServerConfig) -> Result<Self, StartError> {
-        let starting = Self::start_unbounded(config);
+    pub(super) async fn start(python: &Path, source: &Loaded) -> Result<Self, StartError> {
+        let starting = Self::start_unbounded(python, source);
         tokio::time::timeout(START_TIMEOUT, starting)
             .await
-            .unwrap_or(Err(StartError::Timeout))
+            .unwrap_or_else(|_| {
+                Err(StartError::Timeout {
+                    place: source.place.clone(),
+                })
+            })
     }
 
-    async fn start_unbounded(config: &ToolServerConfig) -> Result<Self, StartError> {
-        let python = || config.python.display().to_string();
-        let mut child = spawn(&config.python).map_err(|source| match source.kind() {
+    async fn start_unbounded(program: &Path, source: &Loaded) -> Result<Self, StartError> {
+        let python = || program.display().to_string();
+        let mut child = spawn(program).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => StartError::NoPython { python: python() },
             _ => StartError::Spawn {
                 python: python(),
@@ -225,7 +253,7 @@ impl Worker {
             calls: 0,
             tools: Arc::new([]),
         };
-        let first = serde_json::json!({ "modules": MODULES, "source": config.source }).to_string();
+        let first = serde_json::json!({ "modules": MODULES, "source": source.text }).to_string();
         let started = match worker.exchange(first).await {
             Ok(line) => serde_json::from_str::<Started>(&line).map_err(|error| ended(error.to_string()))?,
             Err(broken) => return Err(ended(broken.to_string())),
@@ -234,6 +262,7 @@ impl Worker {
             Started {
                 failed: Some(failed), ..
             } => Err(StartError::Source {
+                place: source.place.clone(),
                 message: failed.message,
                 line: failed.line,
                 text: failed.text.unwrap_or_default(),
@@ -347,8 +376,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_worker_ends_when_its_input_does_even_within_a_call() {
-        let config = ToolServerConfig::new("import time\ndef hang(): time.sleep(3600)\n");
-        let mut worker = Worker::start(&config).await.unwrap();
+        let source = Loaded {
+            text: "import time\ndef hang(): time.sleep(3600)\n".to_owned(),
+            place: "here".to_owned(),
+        };
+        let mut worker = Worker::start(Path::new("python3"), &source).await.unwrap();
         let request = r#"{"call": 1, "tool": "hang", "arguments": {}}"#.to_owned();
         worker.requests.send(request).await.unwrap();
         // All that a server which is killed leaves behind.

@@ -7,4 +7,6 @@ mod client;
 mod common;
 mod http;
 mod python_tools;
+mod source_file;
+mod telemetry;
 mod workers;

@@ -14,13 +14,16 @@
 //! What is not known here is refused with its line, so that nothing in the file is silently without effect.
 //! `drop_params` is accepted with either value: nothing needs dropping where both sides speak the same API.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+mod file;
+
+use std::{collections::BTreeMap, io, path::Path};
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 use url::Url;
 
 use crate::secret::Secret;
+use file::Files;
 
 /// Where models of the provider `openai` are when the file names no `api_base`.
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -33,6 +36,8 @@ const REFERENCE: &str = "os.environ/";
 #[derive(Clone, Debug)]
 pub struct Config {
     routes: Vec<Route>,
+    /// Where it was read, unless it was given as a text.
+    files: Option<Files>,
 }
 
 /// A model name and what stands behind it.
@@ -86,6 +91,14 @@ pub enum ConfigError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// The file of the key cannot be read.
+    #[error("the file {path:?} of PROXY_API_KEY_FILE cannot be read: {source}; name a file that can be")]
+    Key {
+        /// The file.
+        path: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
     /// The file says something that is wrong.
     #[error("proxy configuration{}: {problem}", at_line(*line))]
     Invalid {
@@ -133,20 +146,20 @@ struct Settings {
 type Environment = BTreeMap<String, String>;
 
 impl Config {
-    /// Reads the file at `path`. References to the environment are looked up in `variables`.
+    /// Reads the file at `path`. References to the environment are looked up in `variables`, of which
+    /// `PROXY_API_KEY_FILE` names a file to take `PROXY_API_KEY` from. While it is served both files are read
+    /// again when they change.
     ///
     /// # Errors
-    /// When the file cannot be read or says something that this proxy does not serve.
+    /// When a file cannot be read or says something that this proxy does not serve.
     pub fn load(
         path: &Path,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let read = fs::read_to_string(path);
-        let text = read.map_err(|source| ConfigError::Read {
-            path: path.display().to_string(),
-            source,
-        })?;
-        Self::parse(&text, variables)
+        let files = Files::open(path.to_owned(), variables.into_iter().collect())?;
+        let mut config = files.parse()?;
+        config.files = Some(files);
+        Ok(config)
     }
 
     /// Reads the text of a file.
@@ -157,7 +170,10 @@ impl Config {
         text: &str,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let environment = variables.into_iter().collect();
+        Self::of(text, &variables.into_iter().collect())
+    }
+
+    fn of(text: &str, environment: &Environment) -> Result<Self, ConfigError> {
         let file: File = serde_saphyr::from_str(text).map_err(|error| {
             let error = error.without_snippet();
             let line = error.location().map(|location| location.line());
@@ -183,10 +199,15 @@ impl Config {
                     ),
                 ));
             }
-            let upstream = upstream(&entry.litellm_params, &public, &environment)?;
+            let upstream = upstream(&entry.litellm_params, &public, environment)?;
             routes.push(Route { public, upstream });
         }
-        Ok(Self { routes })
+        Ok(Self { routes, files: None })
+    }
+
+    /// Where it was read.
+    pub(crate) fn files(&self) -> Option<&Files> {
+        self.files.as_ref()
     }
 
     /// The names of the file, in its order.

@@ -1,7 +1,8 @@
 //! The arguments of a call, taken from the message by the types that the tool's schema asks for.
 //!
 //! Each piece of the message is used once: numbers in order, quoted strings in order, words that name a value
-//! of an enum or a truth value; and what is left of the words for required strings.
+//! of an enum or a truth value; and what is left of the words for required strings. What is handed on to
+//! somebody who reads, such as a task, is the whole message.
 
 use std::collections::VecDeque;
 
@@ -50,7 +51,9 @@ pub(super) fn fill(tool: &Tool, text: &str) -> Filled {
         .map(|(name, _)| name)
         .collect();
     for (place, name) in open.iter().enumerate() {
-        if let Some(words) = stock.words(place + 1 == open.len()) {
+        if HANDED_ON.contains(&name.as_str()) {
+            found.insert((*name).clone(), text.trim().into());
+        } else if let Some(words) = stock.words(place + 1 == open.len()) {
             found.insert((*name).clone(), words.into());
         }
     }
@@ -70,6 +73,9 @@ pub(super) fn fill(tool: &Tool, text: &str) -> Filled {
         .collect();
     Filled::Arguments(arguments)
 }
+
+/// Parameters whose value somebody reads who understands sentences.
+const HANDED_ON: [&str; 3] = ["prompt", "question", "task"];
 
 /// What of the message is not used yet.
 struct Stock {
@@ -267,6 +273,19 @@ mod tests {
         let two = json!({"from": {"type": "string"}, "to": {"type": "string"}});
         let trip = filled(two, json!(["from", "to"]), "from Paris to New York");
         assert_eq!(trip, json!({"from": "Paris", "to": "New York"}));
+    }
+
+    #[test]
+    fn a_task_is_the_whole_message() {
+        let task = json!({"task": {"type": "string"}});
+        assert_eq!(
+            filled(task.clone(), json!(["task"]), "Ask her: what is 3 times 4?"),
+            json!({"task": "Ask her: what is 3 times 4?"})
+        );
+        assert_eq!(
+            filled(task, json!(["task"]), "Ask her \"Who are you?\" now"),
+            json!({"task": "Who are you?"})
+        );
     }
 
     #[test]

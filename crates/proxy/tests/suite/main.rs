@@ -5,4 +5,5 @@
 
 mod forwarding;
 mod front;
+mod reload;
 mod setup;

@@ -10,6 +10,8 @@
     reason = "clippy knows tests only by their attribute, and their helper functions have none"
 )]
 
+mod admission;
 mod apiserver;
 mod controllers;
 mod harness;
+mod kube_ext;

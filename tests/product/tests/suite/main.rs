@@ -4,4 +4,6 @@ mod bad_input;
 mod clients;
 mod documents;
 mod kubectl;
+mod operator;
 mod quickstart;
+mod team;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use kaos_telemetry::TraceContext;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -9,7 +10,9 @@ use tokio::{
 };
 
 use super::*;
-use crate::{model::ChunkStream, model::Model, model::ModelError, testing::Act, tools::Toolbox};
+use crate::{
+    model::ChunkStream, model::Model, model::ModelError, peers::Peers, testing::Act, tools::Toolbox,
+};
 
 /// The agent on a real listener.
 struct Running {
@@ -89,7 +92,11 @@ async fn a_caller_who_hangs_up_stops_the_model() {
     struct Endless(tokio::sync::mpsc::UnboundedSender<()>);
     #[async_trait::async_trait]
     impl Model for Endless {
-        async fn ask(&self, _request: kaos_openai::ChatRequest) -> Result<ChunkStream, ModelError> {
+        async fn ask(
+            &self,
+            _request: kaos_openai::ChatRequest,
+            _trace: &TraceContext,
+        ) -> Result<ChunkStream, ModelError> {
             let told = Told(self.0.clone());
             Ok(Box::pin(async_stream::stream! {
                 let _told = told;
@@ -103,7 +110,8 @@ async fn a_caller_who_hangs_up_stops_the_model() {
     }
     let (sender, mut stopped) = tokio::sync::mpsc::unbounded_channel();
     let mut agent = agent([]);
-    let dependencies = Dependencies::new(Arc::new(Endless(sender)), Arc::new(Toolbox::new(Vec::new())));
+    let (tools, peers) = (Toolbox::new(Vec::new()), Peers::new("ann", Vec::new()));
+    let dependencies = Dependencies::new(Arc::new(Endless(sender)), Arc::new(tools), Arc::new(peers));
     agent.app.dependencies = Arc::new(dependencies);
     let running = running(&agent).await;
     let (connection, _) = begin_stream(running.address).await;

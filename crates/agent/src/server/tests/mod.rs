@@ -1,6 +1,8 @@
 //! The routes with a scripted model and scripted tools, in paused time.
 
+mod delegation;
 mod listener;
+mod memory;
 
 use std::future::Future;
 
@@ -15,7 +17,9 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::{
-    testing::{Act, ScriptedModel, ScriptedTools, Tool, calls, gone, says},
+    model::mock::MockedModel,
+    peers::{PeerSource, Peers},
+    testing::{Act, ScriptedModel, ScriptedPeer, ScriptedTools, Tool, calls, gone, says},
     tools::{ToolSource, Toolbox},
 };
 
@@ -29,6 +33,15 @@ struct Agent {
 }
 
 fn agent(scripts: impl IntoIterator<Item = Vec<Act>>) -> Agent {
+    set_up(scripts, &[], &[])
+}
+
+/// The agent with more variables, and peers.
+fn set_up(
+    scripts: impl IntoIterator<Item = Vec<Act>>,
+    more: &[(&str, &str)],
+    peers: &[&Arc<ScriptedPeer>],
+) -> Agent {
     let variables = [
         ("AGENT_NAME", "ann"),
         ("AGENT_INSTRUCTIONS", "Be exact."),
@@ -37,8 +50,9 @@ fn agent(scripts: impl IntoIterator<Item = Vec<Act>>) -> Agent {
         ("AGENTIC_LOOP_MAX_STEPS", "3"),
         ("AGENT_SHUTDOWN_GRACE_SECONDS", "5"),
     ];
+    let variables = variables.iter().chain(more);
     let config =
-        Config::from_env(variables.map(|(name, value)| (name.to_owned(), value.to_owned()))).unwrap();
+        Config::from_env(variables.map(|(name, value)| (name.to_string(), value.to_string()))).unwrap();
     let model = ScriptedModel::new(scripts);
     let tools = ScriptedTools::new(
         "calc",
@@ -50,9 +64,14 @@ fn agent(scripts: impl IntoIterator<Item = Vec<Act>>) -> Agent {
         ],
     );
     let toolbox = Arc::new(Toolbox::new(vec![Arc::clone(&tools) as Arc<dyn ToolSource>]));
-    let dependencies = Arc::new(Dependencies::new(Arc::clone(&model) as _, toolbox));
+    let peers = peers
+        .iter()
+        .map(|peer| Arc::<ScriptedPeer>::clone(peer) as Arc<dyn PeerSource>);
+    let peers = Arc::new(Peers::new("ann", peers.collect()));
+    let asked = MockedModel::before(Arc::clone(&model) as _, config.mock_responses.clone());
+    let dependencies = Arc::new(Dependencies::new(asked, toolbox, peers));
     Agent {
-        app: App::new(config, dependencies, Seams::simulated(1)),
+        app: App::new(config, dependencies, Seams::simulated(1), Telemetry::off()),
         model,
         tools,
     }
@@ -74,10 +93,23 @@ impl Agent {
     }
 
     async fn send(&self, method: Method, path: &str, body: impl Into<Body>) -> Response<Body> {
-        let request = Request::builder()
+        self.send_with(method, path, &[], body).await
+    }
+
+    async fn send_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Response<Body> {
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         router(self.app.clone())
             .oneshot(request.body(body.into()).unwrap())
             .await
@@ -531,7 +563,7 @@ async fn a_web_page_cannot_make_the_agent_act() {
 #[tokio::test]
 async fn other_paths_and_methods_are_not_there() {
     let agent = agent([]);
-    for path in ["/", "/memory/sessions", "/v1/completions"] {
+    for path in ["/", "/memory", "/v1/completions"] {
         assert_eq!(agent.get(path).await, (404, refused("Not Found")), "{path}");
     }
     assert_eq!(agent.get(CHAT).await, (405, refused("Method Not Allowed")));

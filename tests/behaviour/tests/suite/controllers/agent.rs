@@ -42,6 +42,7 @@ async fn it_is_told_where_its_model_and_its_tools_are() {
             format!("MODEL_API_URL={}", host("modelapi-models")),
             "MODEL_NAME=m".to_owned(),
             "AGENTIC_LOOP_MAX_STEPS=7".to_owned(),
+            "AGENT_DEBUG_MEMORY_ENDPOINTS=true".to_owned(),
             "MCP_SERVERS=a-tools,z-tools".to_owned(),
             format!("MCP_SERVER_a-tools_URL={}", host("mcpserver-a-tools")),
             format!("MCP_SERVER_z-tools_URL={}", host("mcpserver-z-tools")),
@@ -85,18 +86,107 @@ async fn it_waits_for_what_is_missing_and_goes_on_when_it_arrives() {
 }
 
 #[tokio::test]
-async fn it_is_started_at_once_where_it_shall_not_wait_but_is_not_ready_before() {
-    let mut world = World::start_without_node().await;
-    world.spec("modelapis", "models", mock(&["m"])).await;
-    world.phase("modelapis", "models", "Pending").await;
-    let mut spec = agent(&[]);
+async fn where_it_shall_not_wait_it_is_ready_with_its_pods_and_tells_what_it_lacks() {
+    let world = World::start().await;
+    world.mock_models().await;
+    world
+        .spec("mcpservers", "tools", json!({"runtime": "nonsense"}))
+        .await;
+    world.phase("mcpservers", "tools", "Failed").await;
+    let mut spec = agent(&["tools"]);
     spec["waitForDependencies"] = json!(false);
+    spec["agentNetwork"] = json!({"access": ["nobody"]});
+    world.spec("agents", "sam", spec.clone()).await;
+    let ready = world.ready("agents", "sam").await;
+    for (lacks, message) in [
+        ("DependenciesReady", "MCPServer tools"),
+        ("PeersReady", "Agent nobody"),
+    ] {
+        let condition = condition(&ready, lacks);
+        assert_eq!(condition["status"], "False", "{ready}");
+        assert!(condition["message"].to_string().contains(message), "{condition}");
+    }
+    spec["waitForDependencies"] = json!(true);
     world.spec("agents", "sam", spec).await;
-    world.until("made", "deployments", "agent-sam", |_| true).await;
-    let waiting = world.until("told", "agents", "sam", is_current).await;
-    assert_ne!(waiting["status"]["ready"], true, "{waiting}");
-    world.start_node();
+    world.phase("agents", "sam", "Waiting").await;
+}
+
+#[tokio::test]
+async fn pods_that_run_follow_their_spec_while_it_waits() {
+    let world = World::start().await;
+    world.mock_models().await;
+    world
+        .spec("mcpservers", "tools", json!({"runtime": "plain"}))
+        .await;
+    world.spec("agents", "sam", agent(&["tools"])).await;
     world.ready("agents", "sam").await;
+    world
+        .spec("mcpservers", "tools", json!({"runtime": "nonsense"}))
+        .await;
+    world.phase("agents", "sam", "Waiting").await;
+
+    let mut changed = agent(&["tools"]);
+    changed["replicas"] = json!(2);
+    changed["container"] = json!({"env": [{"name": "NEW", "value": "1"}]});
+    world.spec("agents", "sam", changed).await;
+    let follows = |deployment: &Value| {
+        deployment["spec"]["replicas"] == 2 && env(deployment).contains(&"NEW=1".to_owned())
+    };
+    world.until("follows", "deployments", "agent-sam", follows).await;
+    let stray = json!({"spec": {"selector": {"agent": "other"}}});
+    world.merge("services", "agent-sam", stray).await;
+    let healed = |service: &Value| service["spec"]["selector"]["agent"] == "sam";
+    world.until("healed", "services", "agent-sam", healed).await;
+    world.phase("agents", "sam", "Waiting").await;
+
+    world.spec("agents", "late", agent(&["tools"])).await;
+    world.phase("agents", "late", "Waiting").await;
+    assert_eq!(world.get("deployments", "agent-late").await, None);
+}
+
+#[tokio::test]
+async fn replicas_that_the_spec_no_longer_gives_stay_as_they_are() {
+    let world = World::start().await;
+    world.mock_models().await;
+    let mut three = agent(&[]);
+    three["replicas"] = json!(3);
+    world.spec("agents", "sam", three).await;
+    world.ready("agents", "sam").await;
+    // With a change of the template, so that the Deployment is known to have been applied.
+    let mut unsaid = agent(&[]);
+    unsaid["container"] = json!({"env": [{"name": "NEW", "value": "1"}]});
+    world.spec("agents", "sam", unsaid).await;
+    let applied = |deployment: &Value| env(deployment).contains(&"NEW=1".to_owned());
+    let deployment = world.until("applied", "deployments", "agent-sam", applied).await;
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    let ready = world.ready("agents", "sam").await;
+    assert_eq!(ready["status"]["replicas"], 3);
+}
+
+#[tokio::test]
+async fn pods_that_claim_a_volume_leave_it_before_new_ones_come() {
+    let world = World::start().await;
+    world.mock_models().await;
+    world.spec("agents", "sam", agent(&[])).await;
+    world.ready("agents", "sam").await;
+    let rolls =
+        |type_: &'static str| move |deployment: &Value| deployment["spec"]["strategy"]["type"] == type_;
+    world
+        .until("rolls", "deployments", "agent-sam", rolls("RollingUpdate"))
+        .await;
+    let mut claims = agent(&[]);
+    claims["podSpec"] =
+        json!({"volumes": [{"name": "notes", "persistentVolumeClaim": {"claimName": "notes"}}]});
+    world.spec("agents", "sam", claims).await;
+    world.ready("agents", "sam").await;
+    let deployment = world
+        .until("waits", "deployments", "agent-sam", rolls("Recreate"))
+        .await;
+    assert_eq!(deployment["spec"]["strategy"], json!({"type": "Recreate"}));
+    world.spec("agents", "sam", agent(&[])).await;
+    world
+        .until("rolls again", "deployments", "agent-sam", rolls("RollingUpdate"))
+        .await;
 }
 
 #[tokio::test]
@@ -218,6 +308,7 @@ async fn variables_of_the_user_win_and_none_is_there_twice() {
     assert_eq!(
         found,
         [
+            "AGENT_DEBUG_MEMORY_ENDPOINTS=true",
             "AGENT_NAME=other",
             "LOG_LEVEL=DEBUG",
             "MODEL_API_URL=http://elsewhere",

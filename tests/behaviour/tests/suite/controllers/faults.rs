@@ -9,9 +9,9 @@ use std::{
 use http::StatusCode;
 use kaos_apiserver::{Call, Fault};
 use kaos_testkit::Faults;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::world::{World, env, mock};
+use super::world::{World, condition, env, mock};
 
 /// What the controllers write.
 fn by_a_controller(call: &Call) -> bool {
@@ -90,7 +90,7 @@ async fn lists_of_old_versions_are_caught_up_with() {
     world.phase("agents", "sam", "Failed").await;
     world.spec("agents", "sam", agent("n")).await;
     let stale = faults.inject(30, Fault::StaleRead { versions_back: 12 }, |call| {
-        call.verb == "list"
+        call.verb == "list" && of_ours(call)
     });
     world.restart_controllers().await;
     world.ready("agents", "sam").await;
@@ -150,4 +150,52 @@ async fn a_stop_is_heard_before_anything_was_listed() {
             "the controllers did not stop, {answered} answers after their start"
         );
     }
+}
+
+/// Fails where somebody is still dialled after a while.
+async fn nobody_is_dialled(world: &World) {
+    assert!(world.dialled() > 0, "somebody was dialled before");
+    // What was under way ends.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let before = world.dialled();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.dialled(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_that_have_stopped_ask_no_server_for_its_tools() {
+    let mut world = World::start_with_faults(Faults::default()).await;
+    world.start_node();
+    world
+        .spec("mcpservers", "tools", json!({"runtime": "plain"}))
+        .await;
+    let asked = |server: &Value| condition(server, "ToolsListed")["status"] == "False";
+    world.until("asked", "mcpservers", "tools", asked).await;
+    world.stop_controllers().await;
+    nobody_is_dialled(&world).await;
+}
+
+/// The pass remembers what it has seen at its end, after the deletion was noticed.
+#[tokio::test(start_paused = true)]
+async fn what_is_deleted_while_a_pass_is_under_way_is_forgotten() {
+    let faults = Faults::default();
+    let world = World::start_with_faults(faults.clone()).await;
+    let hosted = json!({"mode": "Hosted", "hostedConfig": {"model": "m"}});
+    world.spec("modelapis", "models", hosted.clone()).await;
+    let asked = |models: &Value| condition(models, "ModelPulled") != Value::Null;
+    world.until("asked", "modelapis", "models", asked).await;
+
+    let delay = Fault::Delay(Duration::from_secs(20));
+    let delayed = faults.inject(usize::MAX, delay, |call| {
+        call.resource == "deployments" && call.field_manager.as_deref() == Some("kaos-modelapi")
+    });
+    let mut changed = hosted;
+    changed["container"] = json!({"env": [{"name": "NEW", "value": "1"}]});
+    world.spec("modelapis", "models", changed).await;
+    while delayed.fired() == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    world.delete("modelapis", "models").await;
+    world.until_gone("modelapis", "models").await;
+    nobody_is_dialled(&world).await;
 }

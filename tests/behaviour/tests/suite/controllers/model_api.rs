@@ -1,7 +1,14 @@
 //! ModelAPI: a proxy before the models of a provider.
 
+use std::{net::SocketAddr, sync::Arc};
+
+use kaos_seams::FixedDialer;
 use kaos_testkit::{PATIENCE, eventually};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 use super::world::{World, condition, container, env, is_current, is_ready, message, mock};
 
@@ -284,4 +291,222 @@ async fn its_deletion_leaves_nothing() {
         })
         .await;
     }
+}
+
+fn hosted(model: &str) -> Value {
+    json!({"mode": "Hosted", "hostedConfig": {"model": model}})
+}
+
+/// Answers every request with this JSON, as the step beside a hosted model would.
+async fn telling(body: Value) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let body = body.to_string();
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            // A request of this client comes in one piece.
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    address
+}
+
+/// A world in which the step of the ModelAPI called `m` tells this.
+async fn world_telling(progress: Value) -> World {
+    let address = telling(progress).await;
+    World::start_with_dialer(|namespace| {
+        let host = format!("pull-m.{namespace}.svc.cluster.local");
+        Arc::new(FixedDialer::default().with(&host, 11435, address))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_hosted_model_is_pulled_by_a_step_without_a_shell_and_its_progress_is_in_the_status() {
+    let mut world = world_telling(json!({
+        "model": "smollm2:135m", "state": "Pulling", "completed": 61_000_000, "total": 135_000_000, "percent": 45,
+    }))
+    .await;
+    world.spec("modelapis", "m", hosted("smollm2:135m")).await;
+    let deployment = world.until("made", "deployments", "modelapi-m", |_| true).await;
+    let ollama = container(&deployment);
+    assert_eq!(ollama["image"], "example.com/ollama:1");
+    assert_eq!(ollama["ports"][0]["containerPort"], 11434);
+    assert_eq!(ollama["readinessProbe"]["httpGet"]["path"], "/");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let step = &pod["initContainers"][0];
+    assert_eq!(step["name"], "pull-model");
+    assert_eq!(step["restartPolicy"], "Always", "it stays beside Ollama");
+    assert_eq!(step["command"], Value::Null);
+    assert_eq!(
+        step["args"],
+        json!([
+            "serve",
+            "model-pull",
+            "--model",
+            "smollm2:135m",
+            "--port",
+            "11435"
+        ])
+    );
+    assert_eq!(
+        step["readinessProbe"]["httpGet"]["path"], "/ready",
+        "it holds the pod back"
+    );
+    let service = world.until("made", "services", "pull-m", |_| true).await;
+    assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
+
+    let pulling = world
+        .until("the progress is told", "modelapis", "m", |object| {
+            condition(object, "ModelPulled")["reason"] == "Pulling"
+        })
+        .await;
+    let told = condition(&pulling, "ModelPulled");
+    assert_eq!(told["status"], "False");
+    assert_eq!(told["message"], "pulled 45 % (61 of 135 MB)");
+    assert_eq!(pulling["status"]["ready"], false);
+    assert!(
+        message(&pulling).ends_with("its model is being pulled"),
+        "{pulling}"
+    );
+
+    world.start_node();
+    let ready = world.ready("modelapis", "m").await;
+    assert_eq!(condition(&ready, "ModelPulled")["status"], "True", "{ready}");
+    let endpoint = format!(
+        "http://modelapi-m.{}.svc.cluster.local:11434",
+        world.api.namespace
+    );
+    assert_eq!(ready["status"]["endpoint"], endpoint);
+}
+
+#[tokio::test]
+async fn a_pull_that_fails_is_told_in_ollamas_words() {
+    let world = world_telling(json!({
+        "model": "nothing", "state": "Failed", "completed": 0, "total": 0,
+        "error": "pull model manifest: file does not exist",
+    }))
+    .await;
+    world.spec("modelapis", "m", hosted("nothing")).await;
+    let failed = world
+        .until("it is told", "modelapis", "m", |object| {
+            condition(object, "ModelPulled")["reason"] == "PullFailed"
+        })
+        .await;
+    let said = condition(&failed, "ModelPulled")["message"].clone();
+    let said = said.as_str().unwrap();
+    assert!(
+        said.starts_with("nothing: pull model manifest: file does not exist; check spec.hostedConfig.model"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_change_of_the_mode_leaves_nothing_of_the_other() {
+    let world = World::start().await;
+    world.spec("modelapis", "m", mock(&["a"])).await;
+    world.ready("modelapis", "m").await;
+    let both =
+        json!({"mode": "Hosted", "hostedConfig": {"model": "a"}, "proxyConfig": mock(&["a"])["proxyConfig"]});
+    world.spec("modelapis", "m", both).await;
+    world.until_gone("configmaps", "litellm-config-m").await;
+    let hosted = world.ready("modelapis", "m").await;
+    assert!(hosted["status"]["endpoint"].as_str().unwrap().ends_with(":11434"));
+    let valid = condition(&hosted, "ConfigurationValid");
+    assert_eq!(
+        (&valid["status"], &valid["reason"]),
+        (&json!("True"), &json!("WithoutEffect"))
+    );
+    let deployment = world.get("deployments", "modelapi-m").await.unwrap();
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["volumes"].as_array().unwrap().len(), 1, "{pod}");
+    assert_eq!(container(&deployment)["args"], Value::Null);
+    let service = world.get("services", "modelapi-m").await.unwrap();
+    assert_eq!(service["spec"]["ports"][0]["port"], 11434);
+    assert_eq!(service["spec"]["ports"].as_array().unwrap().len(), 2);
+
+    world.spec("modelapis", "m", mock(&["a"])).await;
+    world.until_gone("services", "pull-m").await;
+    let back = world.ready("modelapis", "m").await;
+    assert_eq!(condition(&back, "ModelPulled"), Value::Null);
+    let deployment = world.get("deployments", "modelapi-m").await.unwrap();
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["initContainers"], Value::Null);
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], "litellm-config-m");
+}
+
+#[tokio::test]
+async fn a_change_of_the_runtime_changes_how_the_key_arrives() {
+    let world = World::start_without_node().await;
+    let mut spec = litellm();
+    spec["proxyConfig"]["models"] = json!(["gpt-4o"]);
+    world.spec("modelapis", "gpt", spec.clone()).await;
+    world.until("made", "deployments", "modelapi-gpt", |_| true).await;
+    spec["proxyConfig"]["runtime"] = json!("Native");
+    world.spec("modelapis", "gpt", spec).await;
+    let deployment = world
+        .until("changed", "deployments", "modelapi-gpt", |deployment| {
+            container(deployment)["image"] == "example.com/kaos:1"
+        })
+        .await;
+    assert_eq!(
+        env(&deployment),
+        [
+            "PROXY_API_BASE=http://upstream:9000/v1",
+            "PROXY_API_KEY_FILE=/etc/kaos/api-key/api-key",
+            "LOG_LEVEL=INFO",
+        ]
+    );
+    let volumes = &deployment["spec"]["template"]["spec"]["volumes"];
+    assert_eq!(volumes[1]["secret"]["secretName"], "keys");
+    assert_eq!(
+        volumes[1]["secret"]["items"],
+        json!([{"key": "openai", "path": "api-key"}])
+    );
+}
+
+#[tokio::test]
+async fn a_file_of_the_user_is_checked_against_the_models_and_used_to_the_letter() {
+    let world = World::start().await;
+    let spec = |text: &str| json!({"mode": "Proxy", "proxyConfig": {"models": ["a", "b/*"], "configYaml": {"fromString": text}}});
+    world
+        .spec("modelapis", "m", spec("model_list: [{model_name: c}]"))
+        .await;
+    let failed = world.phase("modelapis", "m", "Failed").await;
+    assert!(
+        message(&failed).starts_with("model_name \"c\" in configYaml not found in models list [a b/*]"),
+        "{failed}"
+    );
+    assert_eq!(condition(&failed, "ConfigurationValid")["status"], "False");
+    assert_eq!(
+        world.get("configmaps", "litellm-config-m").await,
+        None,
+        "nothing is half applied"
+    );
+
+    let text = "# mine\nmodel_list: [{model_name: a}, {model_name: b/c}]\n";
+    world.spec("modelapis", "m", spec(text)).await;
+    world.ready("modelapis", "m").await;
+    let map = world.get("configmaps", "litellm-config-m").await.unwrap();
+    assert_eq!(map["data"]["config.yaml"], text);
+}
+
+#[tokio::test]
+async fn a_mode_that_cannot_be_built_leaves_the_address_as_it_was() {
+    let world = World::start().await;
+    world.mock_models().await;
+    let spec = json!({
+        "mode": "Hosted", "hostedConfig": {"model": "m"},
+        "podSpec": {"containers": [{"name": "model-api", "$patch": "delete"}, {"name": "b", "image": "b"}]},
+    });
+    world.spec("modelapis", "models", spec).await;
+    let failed = world.phase("modelapis", "models", "Failed").await;
+    let endpoint = failed["status"]["endpoint"].as_str().unwrap_or_default();
+    assert!(endpoint.ends_with(":8000"), "{failed}");
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kaos_controllers::{Config, Images, RoleImage, Runtime};
+use kaos_controllers::{Config, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults};
 use kaos_seams::{Dialer, Seams};
 use kaos_testkit::{
-    Builder, Calls, Faults, KeptReady, PATIENCE, TestApi, eventually, install_crds, keep_pods_ready,
+    Builder, Calls, Faults, KeptReady, PATIENCE, TestApi, eventually, install_crd, install_crds,
+    keep_pods_ready,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -17,7 +19,9 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct World {
     pub(super) api: TestApi,
     seams: Seams,
+    config: Config,
     calls: Calls,
+    dialled: Arc<AtomicUsize>,
     stop: CancellationToken,
     controllers: Option<JoinHandle<()>>,
     node: Option<KeptReady>,
@@ -36,6 +40,20 @@ struct Nowhere;
 impl Dialer for Nowhere {
     fn address(&self, _host: &str, _port: u16) -> Option<SocketAddr> {
         Some(SocketAddr::from(([127, 0, 0, 1], 1)))
+    }
+}
+
+/// Counts how often an address is asked for.
+#[derive(Debug)]
+struct Counting {
+    dialer: Arc<dyn Dialer>,
+    dialled: Arc<AtomicUsize>,
+}
+
+impl Dialer for Counting {
+    fn address(&self, host: &str, port: u16) -> Option<SocketAddr> {
+        self.dialled.fetch_add(1, Ordering::Relaxed);
+        self.dialer.address(host, port)
     }
 }
 
@@ -59,6 +77,22 @@ impl World {
         Self::on(api, dialer).await
     }
 
+    /// As [`World::start_without_node`], with another configuration, which may depend on the namespace.
+    pub(super) async fn start_with_config(change: impl FnOnce(&str, &mut Config)) -> Self {
+        let api = TestApi::start_with_workloads().await;
+        let mut config = config();
+        change(&api.namespace, &mut config);
+        Self::on_with(api, Arc::new(Nowhere), config).await
+    }
+
+    /// As [`World::start_without_node`], on the embedded server, with routes through a Gateway.
+    pub(super) async fn start_embedded_with_gateway() -> Self {
+        let api = Builder::default().workloads().embedded().start().await;
+        let mut config = config();
+        config.gateway = Some(gateway());
+        Self::on_with(api, Arc::new(Nowhere), config).await
+    }
+
     /// As [`World::start_without_node`], on the embedded server, which does what `faults` ask for.
     pub(super) async fn start_with_faults(faults: Faults) -> Self {
         let api = Builder::default()
@@ -70,10 +104,21 @@ impl World {
     }
 
     async fn on(api: TestApi, dialer: Arc<dyn Dialer>) -> Self {
+        Self::on_with(api, dialer, config()).await
+    }
+
+    async fn on_with(api: TestApi, dialer: Arc<dyn Dialer>, config: Config) -> Self {
         install_crds(&api).await;
+        let dialled = Arc::<AtomicUsize>::default();
+        let dialer = Counting {
+            dialer,
+            dialled: dialled.clone(),
+        };
         let mut world = Self {
-            seams: api.seams.clone().with_dialer(dialer),
+            seams: api.seams.clone().with_dialer(Arc::new(dialer)),
+            dialled,
             api,
+            config,
             calls: Calls::default(),
             stop: CancellationToken::new(),
             controllers: None,
@@ -89,20 +134,46 @@ impl World {
         self.calls = calls;
         self.stop = CancellationToken::new();
         let (seams, stop) = (self.seams.clone(), self.stop.clone());
+        let config = self.config.clone();
         self.controllers = Some(tokio::spawn(async move {
-            kaos_controllers::run(client, config(), seams, stop)
+            kaos_controllers::run(client, config, seams, stop)
                 .await
                 .expect("the controllers run until they are stopped");
         }));
     }
 
+    /// Has the API server serve HTTPRoutes.
+    pub(super) async fn install_gateway_api(&self) {
+        let definitions = kaos_external::gateway_api::crds();
+        let routes = definitions
+            .iter()
+            .find(|definition| definition.spec.names.kind == "HTTPRoute");
+        install_crd(&self.api.client, routes.expect("routes are defined")).await;
+    }
+
+    /// Stops the controllers, and starts others that are told this.
+    pub(super) async fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+        self.restart_controllers().await;
+    }
+
     /// Stops the controllers as an operator that is told to end, and starts others.
     pub(super) async fn restart_controllers(&mut self) {
+        self.stop_controllers().await;
+        self.start_controllers().await;
+    }
+
+    /// Stops the controllers as an operator that is told to end.
+    pub(super) async fn stop_controllers(&mut self) {
         self.stop.cancel();
         if let Some(controllers) = self.controllers.take() {
             controllers.await.expect("the controllers end without an error");
         }
-        self.start_controllers().await;
+    }
+
+    /// How often the controllers have asked for the address of a Service.
+    pub(super) fn dialled(&self) -> usize {
+        self.dialled.load(Ordering::Relaxed)
     }
 
     /// From now on pods become ready.
@@ -125,6 +196,7 @@ impl World {
         let group = match plural {
             "agents" | "modelapis" | "mcpservers" => "apis/kaos.tools/v1alpha1",
             "deployments" | "replicasets" => "apis/apps/v1",
+            "httproutes" => "apis/gateway.networking.k8s.io/v1",
             _ => "api/v1",
         };
         let path = format!("/{group}/namespaces/{}/{plural}/{name}", self.api.namespace);
@@ -166,6 +238,7 @@ impl World {
             "deployments" => ("apps/v1", "Deployment"),
             "services" => ("v1", "Service"),
             "configmaps" => ("v1", "ConfigMap"),
+            "httproutes" => ("gateway.networking.k8s.io/v1", "HTTPRoute"),
             other => panic!("{other} is not known here"),
         };
         object["apiVersion"] = json!(version);
@@ -187,6 +260,17 @@ impl World {
     /// A JSON merge patch.
     pub(super) async fn merge(&self, plural: &str, name: &str, patch: Value) -> Value {
         let headers = [("content-type", "application/merge-patch+json")];
+        let (code, answer) = self
+            .api
+            .raw("PATCH", &self.path(plural, name), &headers, patch)
+            .await;
+        assert_eq!(code, 200, "{answer}");
+        answer
+    }
+
+    /// A JSON patch.
+    pub(super) async fn json_patch(&self, plural: &str, name: &str, patch: Value) -> Value {
+        let headers = [("content-type", "application/json-patch+json")];
         let (code, answer) = self
             .api
             .raw("PATCH", &self.path(plural, name), &headers, patch)
@@ -322,6 +406,15 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
+/// The Gateway that routes are attached to.
+pub(super) fn gateway() -> Gateway {
+    Gateway {
+        name: "gate".to_owned(),
+        namespace: "system".to_owned(),
+        timeouts: RouteTimeouts::default(),
+    }
+}
+
 /// What the controllers are told.
 fn config() -> Config {
     let role = |image: &str, args: &[&str]| RoleImage {
@@ -333,12 +426,17 @@ fn config() -> Config {
         command: words(command),
         args: words(args),
         params_env_var: variable.map(str::to_owned),
+        ..Runtime::default()
     };
     Config {
         images: Images {
             agent: role("example.com/kaos:1", &["serve", "agent"]),
             litellm: role("example.com/litellm:1", &[]),
             native_proxy: role("example.com/kaos:1", &["serve", "proxy"]),
+            ollama: role("example.com/ollama:1", &[]),
+            model_pull: role("example.com/kaos:1", &["serve", "model-pull"]),
+            python: role("example.com/python:1", &[]),
+            node: role("example.com/node:1", &[]),
         },
         runtimes: BTreeMap::from([
             (
@@ -355,7 +453,10 @@ fn config() -> Config {
                 runtime("example.com/plain:1", &["/bin/plain"], &["--port", "8000"], None),
             ),
         ]),
+        runtimes_from: None,
         cluster_domain: "cluster.local".to_owned(),
         log_level: "INFO".to_owned(),
+        telemetry: TelemetryDefaults::default(),
+        gateway: None,
     }
 }

@@ -1,0 +1,34 @@
+//! Ollama's models: their names, whether they are there, and pulling them. The role `kaos serve model-pull`.
+//!
+//! Owns the grammar of model names ([`ModelName`]), the part of Ollama's API that lists and pulls ([`Ollama`]),
+//! and the step beside a running Ollama that has it pull one model and tells how far that is ([`serve`]; asked
+//! with [`progress`]).
+//!
+//! Never runs a program: a model's name only ever travels as a JSON string.
+
+mod client;
+mod keeper;
+mod name;
+mod progress;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use client::{Error, Ollama};
+pub use name::{ModelName, NameError};
+pub use progress::{Progress, State, progress};
+pub use server::{ServeError, serve};
+
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client for addresses of the pod or the cluster, which no proxy server knows.
+fn http_client() -> Result<reqwest::Client, reqwest::Error> {
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+}

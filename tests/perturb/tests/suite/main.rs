@@ -1,0 +1,65 @@
+//! Crash at every write: the controllers of this project, run on the embedded server in simulated time and
+//! disturbed in every way that a cluster may disturb them.
+//!
+//! A sample of the cases runs by default; `KAOS_PERTURB_FULL=1` runs all. A failed case prints a line that
+//! runs it again, alone, with every request: `KAOS_PERTURB_REPLAY='…' cargo test -p kaos-perturb-tests`.
+//! Words on the command line choose scenarios by name. `KAOS_PERTURB_REPORT` names a file for the results as
+//! JSON.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "only tests are here, and what goes wrong in them fails the test with a message"
+)]
+
+mod file;
+mod ready;
+mod report;
+mod subject;
+mod tools;
+
+use std::{env, process::ExitCode, thread, time::Instant};
+
+use kaos_perturb::{
+    Case,
+    sweep::{self, Sample},
+};
+
+/// What fits every run: a few minutes. All cases together take about five times as long.
+const SAMPLE: Sample = Sample {
+    crashes: 3,
+    answers: 1,
+    watches: 4,
+    fields: 10,
+};
+
+fn main() -> ExitCode {
+    let subject = subject::controllers();
+    if let Ok(text) = env::var("KAOS_PERTURB_REPLAY") {
+        let case: Case =
+            serde_json::from_str(&text).expect("KAOS_PERTURB_REPLAY is a case, as it was printed");
+        let (trace, violations) = sweep::replay(&subject, &case);
+        print!("{trace}");
+        return report::replayed(&violations);
+    }
+    let words: Vec<String> = env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let mut scenarios = file::scenarios();
+    scenarios.retain(|scenario| {
+        words.is_empty() || words.iter().any(|word| scenario.name.contains(word.as_str()))
+    });
+    if env::args().any(|word| word == "--list") {
+        scenarios
+            .iter()
+            .for_each(|scenario| println!("{}: test", scenario.name));
+        return ExitCode::SUCCESS;
+    }
+    let full = env::var_os("KAOS_PERTURB_FULL").is_some();
+    let threads = thread::available_parallelism().map_or(1, Into::into);
+    println!("running {} tests", scenarios.len());
+    let began = Instant::now();
+    let sample = if full { Sample::ALL } else { SAMPLE };
+    let outcomes = sweep::sweep(&subject, scenarios, sample, threads, &report::done);
+    report::report(&subject, &outcomes, began.elapsed())
+}

@@ -1,0 +1,90 @@
+//! This project's controllers, and the cluster that they are run in.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kaos_api::names;
+use kaos_controllers::{Config, ConfigMapRef, Images, RoleImage, Runtime, TelemetryDefaults};
+use kaos_perturb::{Limits, Subject, surroundings};
+use serde_json::json;
+
+use crate::{ready, tools::Tools};
+
+/// Where the operator's own configuration is.
+const SYSTEM: &str = "kaos-system";
+
+/// The controllers of all kinds.
+pub(crate) fn controllers() -> Arc<Subject> {
+    // The client that asks for tools wants one, though nothing here is encrypted.
+    kaos_telemetry::install_crypto_provider();
+    let definitions = kaos_api::crds();
+    Arc::new(Subject {
+        name: "the controllers".to_owned(),
+        namespace: "work".to_owned(),
+        definitions: definitions.iter().map(|definition| json!(definition)).collect(),
+        fixed: vec![json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": names::RUNTIMES_CONFIG_MAP, "namespace": SYSTEM},
+            "data": {"runtimes.yaml": "runtimes: {registered: {image: 'example.com/registered:1'}}"},
+        })],
+        primaries: ["ModelAPI", "MCPServer", "Agent"].map(str::to_owned).to_vec(),
+        start: Arc::new(|client, seams, stop| {
+            let seams = seams.with_dialer(Arc::new(Tools::of_this_thread()));
+            Box::pin(async move {
+                kaos_controllers::run(client, config(), seams, stop)
+                    .await
+                    .expect("the kinds are installed");
+            })
+        }),
+        surroundings: Arc::new(|cluster, seams| Box::pin(surroundings::rollouts(cluster, seams))),
+        ready: Arc::new(ready::rule),
+        limits: Limits::default(),
+    })
+}
+
+fn config() -> Config {
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+    let role = |image: &str, args: &[&str]| RoleImage {
+        image: image.to_owned(),
+        args: words(args),
+    };
+    let runtime = |image: &str, args: &[&str], variable: Option<&str>| Runtime {
+        image: image.to_owned(),
+        args: words(args),
+        params_env_var: variable.map(str::to_owned),
+        ..Runtime::default()
+    };
+    Config {
+        images: Images {
+            agent: role("example.com/kaos:1", &["serve", "agent"]),
+            litellm: role("example.com/litellm:1", &[]),
+            native_proxy: role("example.com/kaos:1", &["serve", "proxy"]),
+            ollama: role("example.com/ollama:1", &[]),
+            model_pull: role("example.com/kaos:1", &["serve", "model-pull"]),
+            python: role("example.com/python:1", &[]),
+            node: role("example.com/node:1", &[]),
+        },
+        runtimes: BTreeMap::from([
+            (
+                "python-string".to_owned(),
+                runtime(
+                    "example.com/tools:1",
+                    &["serve", "tools"],
+                    Some("MCP_TOOLS_STRING"),
+                ),
+            ),
+            (
+                "plain".to_owned(),
+                runtime("example.com/plain:1", &["--port", "8000"], None),
+            ),
+        ]),
+        runtimes_from: Some(ConfigMapRef {
+            namespace: SYSTEM.to_owned(),
+            name: names::RUNTIMES_CONFIG_MAP.to_owned(),
+        }),
+        cluster_domain: "cluster.local".to_owned(),
+        log_level: "INFO".to_owned(),
+        telemetry: TelemetryDefaults::default(),
+        gateway: None,
+    }
+}
