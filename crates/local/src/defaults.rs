@@ -8,7 +8,7 @@ use kaos_api::names;
 use kaos_controllers::{
     Config, ConfigMapRef, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults,
 };
-use kaos_node::ImageMapping;
+use kaos_node::{ImageMapping, PortNotice, Program};
 
 /// Where a cluster keeps the operator and its configuration; the local API has it too, so that the same
 /// paths and tools work.
@@ -18,9 +18,10 @@ pub const CONTROL_NAMESPACE: &str = "kaos-system";
 const IMAGE: &str = "kaos";
 /// The image of the tool server: the same program beside a Python interpreter.
 const TOOLS_IMAGE: &str = "kaos-tools";
-/// LiteLLM's own image. It is no program of this machine: the node says what to write instead.
+/// LiteLLM's own image, for which this program stands, too.
 const LITELLM_IMAGE: &str = "ghcr.io/berriai/litellm:main-stable";
-/// Ollama's own image, and those of the interpreters that packages need: no programs of this machine either.
+/// Ollama's own image, which stands for the Ollama of this machine, and those of the interpreters that packages
+/// need, which stand for none.
 const OLLAMA_IMAGE: &str = "ollama/ollama:latest";
 const PYTHON_IMAGE: &str = "python:3.13-slim";
 const NODE_IMAGE: &str = "node:24-slim";
@@ -77,14 +78,36 @@ pub fn controllers_config(log_level: &str) -> Config {
     }
 }
 
-/// The images that this machine can run: `program` for each of ours.
+/// The images that this machine can run: `program` for each of ours and for LiteLLM, whose configuration it
+/// reads, and Ollama where it is installed.
 pub fn image_mappings(program: &Path) -> Vec<ImageMapping> {
-    [IMAGE, TOOLS_IMAGE]
-        .map(|repository| ImageMapping {
-            repository: repository.to_owned(),
-            program: program.to_owned(),
-            args: Vec::new(),
-            env: Vec::new(),
-        })
-        .to_vec()
+    let own = |repository: &str, args: &[&str]| ImageMapping {
+        repository: repository.to_owned(),
+        program: Program::File(program.to_owned()),
+        args: args.iter().map(|&word| word.to_owned()).collect(),
+        env: Vec::new(),
+        port: PortNotice::Listen,
+    };
+    let ollama = ImageMapping {
+        repository: "ollama/ollama".to_owned(),
+        program: Program::OnPath {
+            name: "ollama".to_owned(),
+            install: "install it from https://ollama.com/download and see that `ollama --version` works where \
+                      `kaos up` is started; the pod starts by itself then"
+                .to_owned(),
+        },
+        args: vec!["serve".to_owned()],
+        // The volume of the pod, which is not where Ollama would look without a mount.
+        env: vec![("OLLAMA_MODELS".to_owned(), "/root/.ollama/models".to_owned())],
+        port: PortNotice::Env {
+            name: "OLLAMA_HOST".to_owned(),
+            value: "127.0.0.1:{port}".to_owned(),
+        },
+    };
+    vec![
+        own(IMAGE, &[]),
+        own(TOOLS_IMAGE, &[]),
+        own("ghcr.io/berriai/litellm", &["serve", "proxy"]),
+        ollama,
+    ]
 }

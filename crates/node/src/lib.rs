@@ -10,8 +10,12 @@
 //!
 //! - Every container sees the machine's file system and network. Mount paths exist only as text: where a
 //!   mount path stands in a container's command, args or env, it is replaced by the folder that stands for it.
-//! - A container listens where `KAOS_LISTEN` (or `PORT`) says; two pods that both bind port 8000 by
-//!   themselves collide.
+//! - A container listens where `KAOS_LISTEN` (or `PORT`) says, or where its image's [`PortNotice`] tells it.
+//!   One that cannot be told listens on its own port and waits while another program has it.
+//! - The containers of a pod share the machine's loopback with all others, each with ports of its own: where
+//!   one names another as `localhost:PORT` in env or args, the other's port is written instead.
+//! - Probes and hooks by `exec` run programs of this machine with the container's environment and folder.
+//! - A PersistentVolumeClaim is a folder of the node's own, whatever its class; its size is not enforced.
 //! - Names of Services are rewritten in env, args and mounted files ([`services::rewrite`]); names that a
 //!   program puts together at run time are not found.
 //! - Resource limits (`resources`, `overhead`, `resizePolicy`) and security contexts take no effect:
@@ -28,6 +32,7 @@
 //!   that is refused and comes later lets what runs go on, and nothing start any more.
 
 mod access;
+mod claims;
 mod events;
 mod files;
 mod image;
@@ -42,7 +47,7 @@ mod watch;
 pub mod workloads;
 
 pub use access::AccessError;
-pub use image::ImageMapping;
+pub use image::{ImageMapping, PortNotice, Program};
 pub use launcher::Launcher;
 pub use node::{Node, NodeError, NodeOptions};
 pub use processes::logs::{LogOptions, LogStream};

@@ -10,7 +10,7 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    core::v1::{ConfigMap, Pod, Secret, Service},
+    core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret, Service},
     discovery::v1::EndpointSlice,
 };
 use kaos_seams::Seams;
@@ -26,6 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     AccessError,
+    claims::Claims,
     events::{Recorder, Type, reference},
     files::create_private_dir,
     image::ImageMapping,
@@ -161,6 +162,7 @@ impl Node {
             seams,
             node_name,
             pods_dir: dir("pods"),
+            claims: Claims::new(dir("claims")),
             images,
             spawner,
             logs: Logs::new(dir("logs")),
@@ -228,6 +230,20 @@ impl Node {
             context.secrets.clone(),
             background.clone(),
             |_| {},
+        ));
+        let claims: Arc<Cache<PersistentVolumeClaim>> = Arc::default();
+        tasks.spawn(follow(
+            Api::all(client.clone()),
+            claims.clone(),
+            background.clone(),
+            |_| {},
+        ));
+        tasks.spawn(context.claims.clone().run(
+            client.clone(),
+            claims,
+            self.pods.clone(),
+            context.events.clone(),
+            background.clone(),
         ));
         let (slices, told) = watch::channel(Vec::new());
         tasks.spawn(self.clone().keep_endpoints(services, slices, background.clone()));
@@ -378,7 +394,7 @@ impl Node {
                 let message = format!("container {name} is not valid for pod {pod}");
                 return Err(AccessError::BadRequest(message));
             }
-            (None, [only]) if names.len() == 1 => only.name.clone(),
+            (None, [only]) => only.name.clone(),
             (None, _) => {
                 let message = format!(
                     "a container name must be specified for pod {pod}, choose one of: [{}]",
@@ -422,14 +438,7 @@ impl Node {
         port: Option<&str>,
     ) -> Result<SocketAddr, AccessError> {
         let object = self.pod(namespace, pod).await?;
-        let containers = object
-            .spec
-            .as_ref()
-            .map(|spec| spec.containers.as_slice())
-            .unwrap_or_default();
-        let mut declared = containers
-            .iter()
-            .flat_map(|container| container.ports.iter().flatten());
+        let mut declared = object.spec.iter().flat_map(ports::declared);
         let number = match port {
             None => declared.next().map(|port| port.container_port),
             Some(wanted) => declared

@@ -8,6 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
 use tokio::sync::watch;
 
 /// Container name and `containerPort` to the port on 127.0.0.1.
@@ -51,22 +52,58 @@ impl PortMap {
         }
     }
 
+    /// Gives those of a container's ports that have none yet a free port: before it starts, so that the
+    /// containers beside it can be told.
+    pub(crate) fn reserve(&self, uid: &str, container: &str, ports: &[u16]) -> io::Result<()> {
+        self.give(uid, container, ports, |_, given, taken| match given {
+            Some(given) => Ok(given),
+            None => free_port(taken),
+        })
+        .map(drop)
+    }
+
     /// Gives every one of a container's ports a free port, the one it had before where that is still free.
     pub(crate) fn assign(&self, uid: &str, container: &str, ports: &[u16]) -> io::Result<PodPorts> {
+        self.give(uid, container, ports, |_, given, taken| {
+            match given.filter(|given| is_free(*given)) {
+                Some(given) => Ok(given),
+                None => free_port(taken),
+            }
+        })
+    }
+
+    /// Gives a container its ports as they are, for a program that cannot be told others. Fails with
+    /// [`io::ErrorKind::AddrInUse`] and the port while another program has one of them.
+    pub(crate) fn assign_as_they_are(
+        &self,
+        uid: &str,
+        container: &str,
+        ports: &[u16],
+    ) -> io::Result<PodPorts> {
+        self.give(uid, container, ports, |port, given, taken| {
+            let promised = taken.contains(&port) && given != Some(port);
+            if promised || !is_free(port) {
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, port.to_string()));
+            }
+            Ok(port)
+        })
+    }
+
+    fn give(
+        &self,
+        uid: &str,
+        container: &str,
+        ports: &[u16],
+        choose: impl Fn(u16, Option<u16>, &BTreeSet<u16>) -> io::Result<u16>,
+    ) -> io::Result<PodPorts> {
         let mut pods = self.lock();
         let mut taken: BTreeSet<u16> = pods.values().flat_map(BTreeMap::values).copied().collect();
         let mut own = pods.get(uid).cloned().unwrap_or_default();
         for port in ports {
             let key = (container.to_owned(), *port);
-            if own
-                .get(&key)
-                .is_some_and(|kept| TcpListener::bind((Ipv4Addr::LOCALHOST, *kept)).is_ok())
-            {
-                continue;
-            }
-            let free = free_port(&taken)?;
-            taken.insert(free);
-            own.insert(key, free);
+            let chosen = choose(*port, own.get(&key).copied(), &taken)?;
+            taken.insert(chosen);
+            own.insert(key, chosen);
         }
         let changed = pods.insert(uid.to_owned(), own.clone()).as_ref() != Some(&own);
         drop(pods);
@@ -75,6 +112,10 @@ impl PortMap {
         }
         Ok(own)
     }
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 /// A port that nothing listens on and that is not promised to another container. Between here and the
@@ -90,6 +131,15 @@ fn free_port(taken: &BTreeSet<u16>) -> io::Result<u16> {
         }
         held.push(listener);
     }
+}
+
+/// The ports that the containers of a pod declare: the main ones' first, then those of the sidecars.
+pub(crate) fn declared(spec: &PodSpec) -> impl Iterator<Item = &ContainerPort> {
+    let sidecars = spec.init_containers.iter().flatten();
+    spec.containers
+        .iter()
+        .chain(sidecars)
+        .flat_map(|container| container.ports.iter().flatten())
 }
 
 /// Where a container's port is reached: a port that is not declared stands for itself.
@@ -128,5 +178,27 @@ mod tests {
         assert_eq!(address(&moved, 7).port(), 7);
         map.remove("a");
         assert!(map.of("a").is_empty());
+    }
+
+    #[test]
+    fn a_reserved_port_stays_and_one_that_cannot_be_another_waits_for_its_own() {
+        let map = PortMap::default();
+        map.reserve("a", "main", &[8000]).unwrap();
+        let reserved = map.of("a");
+        let _listening =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, reserved[&("main".to_owned(), 8000)])).unwrap();
+        map.reserve("a", "main", &[8000]).unwrap();
+        assert_eq!(map.of("a"), reserved, "also while its container listens there");
+
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = other.local_addr().unwrap().port();
+        let taken = map.assign_as_they_are("b", "main", &[port]).unwrap_err();
+        assert_eq!(
+            (taken.kind(), taken.to_string()),
+            (io::ErrorKind::AddrInUse, port.to_string())
+        );
+        drop(other);
+        let given = map.assign_as_they_are("b", "main", &[port]).unwrap();
+        assert_eq!(given[&("main".to_owned(), port)], port);
     }
 }

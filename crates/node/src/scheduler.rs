@@ -61,15 +61,7 @@ pub(crate) fn node_labels(name: &str) -> BTreeMap<String, String> {
 }
 
 fn status(name: &str, now: Timestamp) -> NodeStatus {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let capacity: BTreeMap<String, Quantity> = [
-        ("cpu", Some(cpus.to_string())),
-        ("memory", memory_kib().map(|kib| format!("{kib}Ki"))),
-        ("pods", Some(POD_CAPACITY.to_owned())),
-    ]
-    .into_iter()
-    .filter_map(|(resource, amount)| Some((resource.to_owned(), Quantity(amount?))))
-    .collect();
+    let capacity = capacity();
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let address = |kind: &str, address: &str| NodeAddress {
         type_: kind.to_owned(),
@@ -97,6 +89,19 @@ fn status(name: &str, now: Timestamp) -> NodeStatus {
         }),
         ..NodeStatus::default()
     }
+}
+
+/// What the machine has, by the names of Kubernetes' resources.
+pub(crate) fn capacity() -> BTreeMap<String, Quantity> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    [
+        ("cpu", Some(cpus.to_string())),
+        ("memory", memory_kib().map(|kib| format!("{kib}Ki"))),
+        ("pods", Some(POD_CAPACITY.to_owned())),
+    ]
+    .into_iter()
+    .filter_map(|(resource, amount)| Some((resource.to_owned(), Quantity(amount?))))
+    .collect()
 }
 
 /// The machine's memory in KiB, where `/proc` tells it.

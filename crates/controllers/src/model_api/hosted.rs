@@ -159,8 +159,18 @@ fn debug(log_level: &str) -> Vec<EnvVar> {
 fn pull(hosted: &ValidHosted<'_>, config: &Config) -> Container {
     let program = &config.images.model_pull;
     let port = PULL_PORT.to_string();
+    // Named, so that the local node, which gives Ollama another port, tells it.
+    let ollama = format!("http://127.0.0.1:{}", names::OLLAMA_PORT);
     let mut args = program.args.clone();
-    args.extend(["--model", hosted.model.as_str(), "--port", &port].map(ToOwned::to_owned));
+    let own = [
+        "--model",
+        hosted.model.as_str(),
+        "--ollama",
+        &ollama,
+        "--port",
+        &port,
+    ];
+    args.extend(own.map(ToOwned::to_owned));
     let probe = |path: &str, period| Probe {
         http_get: Some(HTTPGetAction {
             path: Some(path.to_owned()),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, EnvVarSource, Pod};
 use kube::ResourceExt as _;
 
-use super::{HOST_IP, POD_IP, sources::Sources};
+use super::{HOST_IP, POD_IP, resources, sources::Sources};
 
 /// A reference that cannot be resolved: the message of `CreateContainerConfigError`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +53,7 @@ pub(crate) fn variables(
     }
     for variable in container.env.iter().flatten() {
         let value = match (&variable.value, &variable.value_from) {
-            (None, Some(source)) => resolve(&variable.name, source, pod, sources)?,
+            (None, Some(source)) => resolve(&variable.name, source, container, pod, sources)?,
             (value, _) => Some(expand(value.as_deref().unwrap_or_default(), &variables)),
         };
         if let Some(value) = value {
@@ -67,6 +67,7 @@ pub(crate) fn variables(
 fn resolve(
     variable: &str,
     source: &EnvVarSource,
+    container: &Container,
     pod: &Pod,
     sources: &Sources,
 ) -> Result<Option<String>, ConfigError> {
@@ -115,8 +116,14 @@ fn resolve(
             )),
         };
     }
+    if let Some(selector) = &source.resource_field_ref {
+        return resources::value(pod, Some(container), selector)
+            .map(Some)
+            .map_err(|reason| ConfigError(format!("env {variable}: {reason}")));
+    }
     error(format!(
-        "env {variable}: only fieldRef, configMapKeyRef and secretKeyRef are supported by the local node"
+        "env {variable}: only fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef are supported by the \
+         local node"
     ))
 }
 
@@ -129,7 +136,7 @@ fn text(secret: &str, key: &str, value: &[u8]) -> Result<String, ConfigError> {
 }
 
 /// The value of a downward API field.
-fn field_value(pod: &Pod, path: &str) -> Option<String> {
+pub(super) fn field_value(pod: &Pod, path: &str) -> Option<String> {
     let spec = pod.spec.as_ref();
     let in_map = |map: &BTreeMap<String, String>, rest: &str| {
         let key = rest.strip_prefix("['")?.strip_suffix("']")?;
@@ -139,6 +146,8 @@ fn field_value(pod: &Pod, path: &str) -> Option<String> {
         "metadata.name" => pod.metadata.name.clone(),
         "metadata.namespace" => pod.metadata.namespace.clone(),
         "metadata.uid" => pod.metadata.uid.clone(),
+        "metadata.labels" => Some(lines(pod.labels())),
+        "metadata.annotations" => Some(lines(pod.annotations())),
         "spec.nodeName" => spec?.node_name.clone(),
         "spec.serviceAccountName" => Some(spec?.service_account_name.clone().unwrap_or_default()),
         "status.podIP" | "status.podIPs" => Some(POD_IP.to_owned()),
@@ -150,6 +159,15 @@ fn field_value(pod: &Pod, path: &str) -> Option<String> {
             in_map(pod.annotations(), path.strip_prefix("metadata.annotations")?)
         }
     }
+}
+
+/// A map as the downward API writes it: sorted lines of `key="value"`.
+fn lines(map: &BTreeMap<String, String>) -> String {
+    let lines: Vec<String> = map
+        .iter()
+        .map(|(key, value)| format!("{key}={value:?}"))
+        .collect();
+    lines.join("\n")
 }
 
 /// Replaces `$(NAME)` by its value; `$$(NAME)` stands for the text `$(NAME)`, and unknown names stay.
@@ -200,6 +218,7 @@ mod tests {
         Sources {
             config_maps: [("cm".into(), config)].into(),
             secrets: [("sec".into(), secret)].into(),
+            ..Sources::default()
         }
     }
 
@@ -238,6 +257,7 @@ mod tests {
             { "name": "NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
             { "name": "APP", "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['app']" } } },
             { "name": "NOTE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.annotations['a/b']" } } },
+            { "name": "CPU", "valueFrom": { "resourceFieldRef": { "resource": "requests.cpu" } } },
             { "name": "IP", "valueFrom": { "fieldRef": { "fieldPath": "status.podIP" } } },
             { "name": "CM", "valueFrom": { "configMapKeyRef": { "name": "cm", "key": "e" } } },
             { "name": "SEC", "valueFrom": { "secretKeyRef": { "name": "sec", "key": "s" } } },
@@ -247,6 +267,7 @@ mod tests {
         let expected = [
             ("APP", "x"),
             ("CM", "$(k)"),
+            ("CPU", "0"),
             ("E", "<own>"),
             ("IP", "127.0.0.1"),
             ("LATER", "$(NOT_YET)"),
@@ -291,7 +312,11 @@ mod tests {
                 "mount it as a file instead",
             ),
             (
-                json!({ "resourceFieldRef": { "resource": "limits.cpu" } }),
+                json!({ "resourceFieldRef": { "resource": "limits.gpu" } }),
+                "env X: unsupported container resource: limits.gpu",
+            ),
+            (
+                json!({ "fileKeyRef": { "volumeName": "v", "path": "p", "key": "k" } }),
                 "env X: only fieldRef",
             ),
             (

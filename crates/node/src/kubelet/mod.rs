@@ -4,11 +4,15 @@
 //! Owns pods' processes, volumes, probes, restarts and status. It never creates pods and never decides
 //! where they run.
 
+mod action;
 mod backoff;
 mod container;
 mod env;
 mod pod;
 mod probe;
+mod resources;
+mod role;
+mod siblings;
 mod sources;
 mod state;
 mod status;
@@ -29,6 +33,7 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    claims::Claims,
     events::Recorder,
     image::ImageMapping,
     ports::PortMap,
@@ -62,6 +67,7 @@ pub(crate) struct Context {
     pub(crate) node_name: String,
     /// One folder per pod, by its uid.
     pub(crate) pods_dir: PathBuf,
+    pub(crate) claims: Claims,
     pub(crate) images: Vec<ImageMapping>,
     pub(crate) spawner: Spawner,
     pub(crate) logs: Logs,

@@ -4,23 +4,19 @@
 //! succeeded, and only such periods count against `failureThreshold`. Within the periods before the first
 //! success, attempts come every 50 ms, so that a container is used as soon as it can be.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use http::{Request, header::HOST};
-use http_body_util::Empty;
-use hyper_util::rt::TokioIo;
-use k8s_openapi::{
-    api::core::v1::{Container, Probe},
-    apimachinery::pkg::util::intstr::IntOrString,
-};
+use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::{
-    net::TcpStream,
     sync::mpsc,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::pod::Message;
-use crate::ports::{self, PodPorts};
+use super::{
+    action::{Action, Executor},
+    pod::Message,
+};
+use crate::ports::PodPorts;
 
 /// How often a container that is starting is asked.
 const STARTING: Duration = Duration::from_millis(50);
@@ -45,9 +41,13 @@ impl Kind {
     }
 }
 
-/// What a container's probes found out.
+/// What a container's probes, and the hook before them, found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
+    /// The `postStart` hook succeeded.
+    Begun,
+    /// The `postStart` hook failed: the container must be restarted.
+    HookFailed(String),
     /// The startup probe succeeded, or there is none.
     Started,
     /// The readiness probe changed its mind.
@@ -58,22 +58,11 @@ pub(crate) enum Finding {
     Failed(Kind),
 }
 
-#[derive(Clone, Debug)]
-enum Check {
-    Http {
-        address: SocketAddr,
-        path: String,
-        headers: Vec<(String, String)>,
-    },
-    Tcp {
-        address: SocketAddr,
-    },
-}
-
 /// One probe with its addresses resolved.
 #[derive(Clone, Debug)]
 struct Plan {
-    check: Check,
+    action: Action,
+    executor: Arc<Executor>,
     delay: Duration,
     period: Duration,
     timeout: Duration,
@@ -89,26 +78,17 @@ pub(crate) struct Probes {
     liveness: Option<Plan>,
 }
 
-/// Why a probe cannot be run here: the field and what to do.
-pub(crate) fn unsupported(probe: &Probe) -> Option<&'static str> {
-    let scheme = probe.http_get.as_ref().and_then(|get| get.scheme.as_deref());
-    if probe.exec.is_some() {
-        Some("exec is not supported by the local node; use httpGet or tcpSocket")
-    } else if probe.grpc.is_some() {
-        Some("grpc is not supported by the local node; use httpGet or tcpSocket")
-    } else if scheme.is_some_and(|scheme| scheme != "HTTP") {
-        Some("httpGet.scheme HTTPS is not supported by the local node; use HTTP or tcpSocket")
-    } else {
-        None
-    }
-}
-
 impl Probes {
-    pub(crate) fn of(container: &Container, ports: &PodPorts) -> Result<Self, String> {
+    /// Those of `container`, whose programs `executor` runs.
+    pub(crate) fn of(
+        container: &Container,
+        ports: &PodPorts,
+        executor: &Arc<Executor>,
+    ) -> Result<Self, String> {
         let plan = |field: &str, probe: &Option<Probe>| {
             let resolved = probe
                 .as_ref()
-                .map(|probe| Plan::of(probe, container, ports))
+                .map(|probe| Plan::of(probe, container, ports, executor))
                 .transpose();
             resolved.map_err(|error| format!("{field}: {error}"))
         };
@@ -152,37 +132,12 @@ impl Probes {
 }
 
 impl Plan {
-    fn of(probe: &Probe, container: &Container, ports: &PodPorts) -> Result<Self, String> {
-        if let Some(reason) = unsupported(probe) {
-            return Err(reason.to_owned());
-        }
-        let check = if let Some(get) = &probe.http_get {
-            let path = get
-                .path
-                .clone()
-                .filter(|path| !path.is_empty())
-                .unwrap_or_else(|| "/".to_owned());
-            let path = if path.starts_with('/') {
-                path
-            } else {
-                format!("/{path}")
-            };
-            let headers = get.http_headers.iter().flatten();
-            let headers = headers
-                .map(|header| (header.name.clone(), header.value.clone()))
-                .collect();
-            Check::Http {
-                address: address(&get.port, get.host.as_deref(), container, ports)?,
-                path,
-                headers,
-            }
-        } else if let Some(tcp) = &probe.tcp_socket {
-            Check::Tcp {
-                address: address(&tcp.port, tcp.host.as_deref(), container, ports)?,
-            }
-        } else {
-            return Err("has no action; give it httpGet or tcpSocket".to_owned());
-        };
+    fn of(
+        probe: &Probe,
+        container: &Container,
+        ports: &PodPorts,
+        executor: &Arc<Executor>,
+    ) -> Result<Self, String> {
         let seconds = |value: Option<i32>, default: u64| {
             Duration::from_secs(
                 value
@@ -197,7 +152,8 @@ impl Plan {
                 .max(1)
         };
         Ok(Self {
-            check,
+            action: Action::of_probe(probe, container, ports)?,
+            executor: executor.clone(),
             delay: seconds(probe.initial_delay_seconds, 0),
             period: seconds(probe.period_seconds, 10).max(Duration::from_secs(1)),
             timeout: seconds(probe.timeout_seconds, 1).max(Duration::from_secs(1)),
@@ -207,7 +163,7 @@ impl Plan {
     }
 
     async fn attempt(&self) -> Result<(), String> {
-        match timeout(self.timeout, self.check.run()).await {
+        match timeout(self.timeout, self.action.run(&self.executor)).await {
             Ok(result) => result,
             Err(_) => Err(format!("no answer within {} s", self.timeout.as_secs())),
         }
@@ -329,92 +285,4 @@ impl Plan {
             }
         }
     }
-}
-
-/// The address behind a probe's port: the container's own for a declared one.
-fn address(
-    port: &IntOrString,
-    host: Option<&str>,
-    container: &Container,
-    ports: &PodPorts,
-) -> Result<SocketAddr, String> {
-    let number = match port {
-        IntOrString::Int(port) => *port,
-        IntOrString::String(name) => {
-            let mut declared = container.ports.iter().flatten();
-            match declared.find(|port| port.name.as_ref() == Some(name)) {
-                Some(port) => port.container_port,
-                None => name
-                    .parse()
-                    .map_err(|_| format!("the container has no port named {name:?}"))?,
-            }
-        }
-    };
-    let number = u16::try_from(number).map_err(|_| format!("{number} is no port"))?;
-    match host.filter(|host| !host.is_empty()) {
-        None => Ok(ports::address(ports, number)),
-        Some(host) => {
-            let host = host
-                .parse()
-                .map_err(|_| format!("host {host:?} is not an IP address"))?;
-            Ok(SocketAddr::new(host, number))
-        }
-    }
-}
-
-impl Check {
-    async fn run(&self) -> Result<(), String> {
-        match self {
-            Self::Tcp { address } => connect(*address).await.map(drop),
-            Self::Http {
-                address,
-                path,
-                headers,
-            } => {
-                let status = get(*address, path, headers).await?;
-                match status {
-                    200..=399 => Ok(()),
-                    status => Err(format!("HTTP probe failed with statuscode: {status}")),
-                }
-            }
-        }
-    }
-}
-
-async fn connect(address: SocketAddr) -> Result<TcpStream, String> {
-    TcpStream::connect(address)
-        .await
-        .map_err(|error| format!("dial tcp {address}: {error}"))
-}
-
-async fn get(address: SocketAddr, path: &str, headers: &[(String, String)]) -> Result<u16, String> {
-    let stream = connect(address).await?;
-    let failed = |error: &dyn std::fmt::Display| format!("Get \"http://{address}{path}\": {error}");
-    let mut request = Request::get(path)
-        .header("user-agent", "kube-probe/local")
-        .header("accept", "*/*");
-    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        request = request.header(HOST, address.to_string());
-    }
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
-    let request = request
-        .body(Empty::<bytes::Bytes>::new())
-        .map_err(|error| failed(&error))?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| failed(&error))?;
-    // Not in a task of its own: no connection outlives its probe.
-    let response = sender.send_request(request);
-    tokio::pin!(response, connection);
-    let answer = tokio::select! {
-        biased;
-        answer = &mut response => answer,
-        // Its last words may have been the answer.
-        _ = &mut connection => response.await,
-    };
-    answer
-        .map(|response| response.status().as_u16())
-        .map_err(|error| failed(&error))
 }

@@ -1,15 +1,21 @@
-//! What a pod refers to: its ConfigMaps and Secrets, read by name before its containers start.
+//! What a pod refers to: its ConfigMaps, Secrets and claims, read by name before its containers start.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
+use kube::Api;
 
-/// The ConfigMaps and Secrets of one pod that exist, by name.
+use super::Context;
+
+/// The ConfigMaps, Secrets and folders of claims of one pod that exist, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sources {
     pub(crate) config_maps: BTreeMap<String, ConfigMap>,
     pub(crate) secrets: BTreeMap<String, Secret>,
+    pub(crate) claims: BTreeMap<String, PathBuf>,
 }
 
 /// Whether the pod refers to anything.
@@ -51,13 +57,22 @@ fn references(pod: &Pod) -> (BTreeSet<&str>, BTreeSet<&str>) {
                 .as_ref()
                 .and_then(|source| source.secret_name.as_deref()),
         );
+        let projected = volume
+            .projected
+            .iter()
+            .flat_map(|source| source.sources.iter().flatten());
+        for projection in projected {
+            config_maps.extend(projection.config_map.as_ref().map(|source| source.name.as_str()));
+            secrets.extend(projection.secret.as_ref().map(|source| source.name.as_str()));
+        }
     }
     (config_maps, secrets)
 }
 
 impl Sources {
     /// Reads what the pod refers to, as it is now.
-    pub(crate) async fn read(client: &Client, namespace: &str, pod: &Pod) -> Result<Self, kube::Error> {
+    pub(crate) async fn read(context: &Context, namespace: &str, pod: &Pod) -> Result<Self, kube::Error> {
+        let client = &context.client;
         let (config_maps, secrets) = references(pod);
         let mut sources = Self::default();
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
@@ -71,6 +86,14 @@ impl Sources {
             sources
                 .secrets
                 .extend(api.get_opt(name).await?.map(|object| (name.to_owned(), object)));
+        }
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        for claim in volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref()) {
+            let name = &claim.claim_name;
+            let found = api.get_opt(name).await?;
+            let folder = found.and_then(|claim| context.claims.folder(&claim));
+            sources.claims.extend(folder.map(|folder| (name.clone(), folder)));
         }
         Ok(sources)
     }

@@ -9,7 +9,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use super::{HOST_IP, POD_IP};
+use super::{
+    HOST_IP, POD_IP,
+    role::{RestartPolicy, Role},
+};
 use crate::processes::Exit;
 
 /// How a run of a container ended.
@@ -82,6 +85,9 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) name: String,
+    pub(crate) role: Role,
+    /// It has been started since the node was.
+    pub(crate) began: bool,
     pub(crate) image: String,
     pub(crate) container_id: Option<String>,
     pub(crate) state: State,
@@ -89,43 +95,22 @@ pub(crate) struct View {
     pub(crate) restarts: u32,
 }
 
-/// What a pod's phase depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RestartPolicy {
-    Always,
-    OnFailure,
-    Never,
-}
-
-impl RestartPolicy {
-    pub(crate) fn of(pod: &Pod) -> Self {
-        match pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) {
-            Some("Never") => Self::Never,
-            Some("OnFailure") => Self::OnFailure,
-            _ => Self::Always,
-        }
-    }
-
-    /// Whether a container that ended with `code` is started again. An init container that succeeded is not.
-    pub(crate) fn restarts(self, code: i32, is_init: bool) -> bool {
-        match self {
-            Self::Always => !is_init || code != 0,
-            Self::OnFailure => code != 0,
-            Self::Never => false,
-        }
-    }
-}
-
 /// The status of `pod` with these containers. Conditions keep their times while they do not change.
-pub(crate) fn status(pod: &Pod, init: &[View], main: &[View], now: Timestamp) -> PodStatus {
+pub(crate) fn status(pod: &Pod, views: &[View], now: Timestamp) -> PodStatus {
     let old = pod.status.clone().unwrap_or_default();
-    let policy = RestartPolicy::of(pod);
-    let phase = phase(policy, init, main);
+    let phase = phase(RestartPolicy::of(pod), views);
     let over = matches!(phase, "Succeeded" | "Failed");
-    let initialized = init.iter().all(|view| succeeded(&view.state));
-    let unready: Vec<&str> = main
+    let main_began = main_began(views);
+    // Once the main containers have begun, a sidecar that is started again holds back nothing.
+    let incomplete: Vec<&str> = views
         .iter()
-        .filter(|view| !is_ready(&view.state))
+        .filter(|view| !main_began && !is_initialized(view))
+        .map(|view| view.name.as_str())
+        .collect();
+    let initialized = incomplete.is_empty();
+    let unready: Vec<&str> = views
+        .iter()
+        .filter(|view| view.role != Role::Init && !is_ready(&view.state))
         .map(|view| view.name.as_str())
         .collect();
 
@@ -137,11 +122,6 @@ pub(crate) fn status(pod: &Pod, init: &[View], main: &[View], now: Timestamp) ->
     };
     conditions.set("PodReadyToStartContainers", !over, None);
     let init_reason = (!initialized).then(|| {
-        let incomplete: Vec<&str> = init
-            .iter()
-            .filter(|view| !succeeded(&view.state))
-            .map(|view| view.name.as_str())
-            .collect();
         (
             "ContainersNotInitialized",
             format!("containers with incomplete status: [{}]", incomplete.join(" ")),
@@ -164,8 +144,9 @@ pub(crate) fn status(pod: &Pod, init: &[View], main: &[View], now: Timestamp) ->
     conditions.set("ContainersReady", not_ready.is_none(), not_ready);
     conditions.set("PodScheduled", true, None);
 
-    let statuses = |views: &[View], is_init| {
-        let statuses: Vec<_> = views.iter().map(|view| container_status(view, is_init)).collect();
+    let statuses = |list: &str| {
+        let listed = views.iter().filter(|view| view.role.list() == list);
+        let statuses: Vec<_> = listed.map(container_status).collect();
         (!statuses.is_empty()).then_some(statuses)
     };
     PodStatus {
@@ -182,8 +163,8 @@ pub(crate) fn status(pod: &Pod, init: &[View], main: &[View], now: Timestamp) ->
         }]),
         start_time: old.start_time.or_else(|| Some(time(now))),
         qos_class: old.qos_class.or_else(|| Some(qos_class(pod).to_owned())),
-        init_container_statuses: statuses(init, true),
-        container_statuses: statuses(main, false),
+        init_container_statuses: statuses(Role::Init.list()),
+        container_statuses: statuses(Role::Main.list()),
         ..PodStatus::default()
     }
 }
@@ -196,40 +177,55 @@ fn is_ready(state: &State) -> bool {
     matches!(state, State::Running { ready: true, .. })
 }
 
+/// Whether it holds back no other container of the pod.
+fn is_initialized(view: &View) -> bool {
+    match view.role {
+        Role::Init => succeeded(&view.state),
+        Role::Sidecar => matches!(view.state, State::Running { started: true, .. }),
+        Role::Main => true,
+    }
+}
+
+/// Whether a main container has begun, so that the init containers are done with.
+fn main_began(views: &[View]) -> bool {
+    views.iter().any(|view| view.role == Role::Main && view.began)
+}
+
 /// The phase, by the kubelet's rules.
-fn phase(policy: RestartPolicy, init: &[View], main: &[View]) -> &'static str {
-    let ended = |view: &View| match &view.state {
-        State::Terminated(terminated) => Some(terminated.exit.code),
+fn phase(policy: RestartPolicy, views: &[View]) -> &'static str {
+    let final_code = |view: &View| match &view.state {
+        State::Terminated(terminated) => {
+            Some(terminated.exit.code).filter(|code| !policy.restarts(*code, view.role))
+        }
         _ => None,
     };
-    let final_code = |view: &View, is_init| ended(view).filter(|code| !policy.restarts(*code, is_init));
-    if init
-        .iter()
-        .any(|view| final_code(view, true).is_some_and(|code| code != 0))
-    {
-        return "Failed";
+    let of = |role: Role| views.iter().filter(move |view| view.role == role);
+    // Where the pod comes to its end, sidecars are asked to end, too, and it is over when they have.
+    let sidecars_run = of(Role::Sidecar).any(|view| matches!(view.state, State::Running { .. }));
+    if of(Role::Init).any(|view| final_code(view).is_some_and(|code| code != 0)) {
+        return if sidecars_run { "Pending" } else { "Failed" };
     }
-    if init.iter().any(|view| ended(view) != Some(0)) {
+    if !main_began(views) && !views.iter().all(is_initialized) {
         return "Pending";
     }
-    let codes: Vec<i32> = main.iter().filter_map(|view| final_code(view, false)).collect();
-    if !main.is_empty() && codes.len() == main.len() {
-        return if codes.iter().all(|code| *code == 0) {
-            "Succeeded"
-        } else {
-            "Failed"
+    let codes: Vec<i32> = of(Role::Main).filter_map(final_code).collect();
+    if !codes.is_empty() && codes.len() == of(Role::Main).count() {
+        return match codes.iter().all(|code| *code == 0) {
+            _ if sidecars_run => "Running",
+            true => "Succeeded",
+            false => "Failed",
         };
     }
     // A container that has never run keeps the pod pending, whatever the others do.
     let never_ran = |view: &View| matches!(view.state, State::Waiting { .. }) && view.last.is_none();
-    if main.iter().any(never_ran) {
+    if of(Role::Main).any(never_ran) {
         "Pending"
     } else {
         "Running"
     }
 }
 
-fn container_status(view: &View, is_init: bool) -> ContainerStatus {
+fn container_status(view: &View) -> ContainerStatus {
     let started = match &view.state {
         State::Running { started, .. } => *started,
         _ => false,
@@ -239,10 +235,9 @@ fn container_status(view: &View, is_init: bool) -> ContainerStatus {
         image: view.image.clone(),
         image_id: String::new(),
         container_id: view.container_id.clone(),
-        ready: if is_init {
-            succeeded(&view.state)
-        } else {
-            is_ready(&view.state)
+        ready: match view.role {
+            Role::Init => succeeded(&view.state),
+            Role::Sidecar | Role::Main => is_ready(&view.state),
         },
         started: Some(started),
         restart_count: i32::try_from(view.restarts).unwrap_or(i32::MAX),
@@ -366,9 +361,11 @@ mod tests {
 
     use super::*;
 
-    fn view(state: State) -> View {
+    fn view(role: Role, state: State) -> View {
         View {
             name: "c".into(),
+            role,
+            began: !matches!(state, State::Waiting { .. }),
             image: "i".into(),
             container_id: None,
             state,
@@ -403,27 +400,67 @@ mod tests {
     #[test]
     fn phases_follow_the_kubelet() {
         use RestartPolicy::{Always, Never, OnFailure};
+        use Role::{Init, Main, Sidecar};
         let waiting = || State::waiting("ContainerCreating", None);
-        for (policy, init, main, expected) in [
-            (Always, vec![], vec![waiting()], "Pending"),
-            (Always, vec![], vec![running(false)], "Running"),
-            (Always, vec![], vec![ended(0)], "Running"),
-            (OnFailure, vec![], vec![ended(0)], "Succeeded"),
-            (OnFailure, vec![], vec![ended(1)], "Running"),
-            (Never, vec![], vec![ended(1), ended(0)], "Failed"),
-            (Never, vec![], vec![ended(0), running(true)], "Running"),
-            (Always, vec![running(false)], vec![waiting()], "Pending"),
-            (Never, vec![ended(1)], vec![waiting()], "Failed"),
-            (Always, vec![ended(0)], vec![running(true)], "Running"),
+        for (policy, states, expected) in [
+            (Always, vec![(Main, waiting())], "Pending"),
+            (Always, vec![(Main, running(false))], "Running"),
+            (Always, vec![(Main, ended(0))], "Running"),
+            (OnFailure, vec![(Main, ended(0))], "Succeeded"),
+            (OnFailure, vec![(Main, ended(1))], "Running"),
+            (Never, vec![(Main, ended(1)), (Main, ended(0))], "Failed"),
+            (Never, vec![(Main, ended(0)), (Main, running(true))], "Running"),
+            (Always, vec![(Init, running(false)), (Main, waiting())], "Pending"),
+            (Never, vec![(Init, ended(1)), (Main, waiting())], "Failed"),
+            (Always, vec![(Init, ended(0)), (Main, running(true))], "Running"),
+            (Always, vec![(Sidecar, waiting()), (Main, waiting())], "Pending"),
+            (
+                Always,
+                vec![(Sidecar, running(true)), (Main, waiting())],
+                "Pending",
+            ),
+            (
+                Always,
+                vec![(Sidecar, waiting()), (Main, running(true))],
+                "Running",
+            ),
+            (Never, vec![(Sidecar, running(true)), (Main, ended(0))], "Running"),
+            (Never, vec![(Sidecar, ended(143)), (Main, ended(0))], "Succeeded"),
+            (Never, vec![(Sidecar, ended(0)), (Main, ended(1))], "Failed"),
+            (
+                Never,
+                vec![(Sidecar, running(true)), (Init, ended(1)), (Main, waiting())],
+                "Pending",
+            ),
         ] {
-            let views = |states: Vec<State>| states.into_iter().map(view).collect::<Vec<_>>();
-            let (init, main) = (views(init), views(main));
-            assert_eq!(
-                phase(policy, &init, &main),
-                expected,
-                "{policy:?} {init:?} {main:?}"
-            );
+            let views: Vec<View> = states
+                .into_iter()
+                .map(|(role, state)| view(role, state))
+                .collect();
+            assert_eq!(phase(policy, &views), expected, "{policy:?} {views:?}");
         }
+    }
+
+    #[test]
+    fn a_sidecar_counts_for_readiness_and_until_the_main_containers_begin_for_initialization() {
+        let pod: Pod = serde_json::from_value(json!({ "spec": { "containers": [] } })).unwrap();
+        let at = Timestamp::UNIX_EPOCH;
+        let found = |sidecar, main| {
+            let views = [view(Role::Sidecar, sidecar), view(Role::Main, main)];
+            let status = status(&pod, &views, at);
+            let holds = |kind: &str| {
+                let conditions = status.conditions.iter().flatten();
+                conditions
+                    .filter(|one| one.type_ == kind)
+                    .any(|one| one.status == "True")
+            };
+            (holds("Initialized"), holds("Ready"))
+        };
+        let waiting = || State::waiting("ContainerCreating", None);
+        assert_eq!(found(waiting(), waiting()), (false, false));
+        assert_eq!(found(running(false), running(true)), (true, false));
+        assert_eq!(found(running(true), running(true)), (true, true));
+        assert_eq!(found(ended(1), running(true)), (true, false));
     }
 
     #[test]
@@ -444,15 +481,15 @@ mod tests {
                 found.last_transition_time.as_ref().unwrap().0.as_second(),
             )
         };
-        pod.status = Some(status(&pod, &[], &[view(running(false))], at(10)));
+        pod.status = Some(status(&pod, &[view(Role::Main, running(false))], at(10)));
         assert_eq!(find(pod.status.as_ref().unwrap(), "Ready"), ("False".into(), 10));
-        let later = status(&pod, &[], &[view(running(false))], at(20));
+        let later = status(&pod, &[view(Role::Main, running(false))], at(20));
         assert_eq!(
             Some(&later),
             pod.status.as_ref(),
             "nothing changed, so nothing would be written"
         );
-        let ready = status(&pod, &[], &[view(running(true))], at(30));
+        let ready = status(&pod, &[view(Role::Main, running(true))], at(30));
         assert_eq!(find(&ready, "Ready"), ("True".into(), 30));
         assert_eq!(find(&ready, "Initialized"), ("True".into(), 10));
     }

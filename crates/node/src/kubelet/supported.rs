@@ -5,9 +5,9 @@
 //! Every field of the two structs is named here, so that one that Kubernetes adds does not compile until it
 //! is decided upon.
 
-use k8s_openapi::api::core::v1::{Affinity, Container, Pod, PodSpec, Volume};
+use k8s_openapi::api::core::v1::{Affinity, Container, Lifecycle, Pod, PodSpec, Volume, VolumeProjection};
 
-use super::probe;
+use super::role::Role;
 use crate::scheduler::node_labels;
 
 /// Why the pod cannot run here; `None` when it can.
@@ -17,17 +17,17 @@ pub(crate) fn refusal(pod: &Pod) -> Option<String> {
         return Some(format!("spec.{reason}"));
     }
     let volumes = spec.volumes.iter().flatten();
-    let containers = spec.containers.iter().map(|container| ("containers", container));
+    let containers = spec.containers.iter().map(|container| (Role::Main, container));
     let init = spec
         .init_containers
         .iter()
         .flatten()
-        .map(|container| ("initContainers", container));
+        .map(|container| (Role::of_init(container), container));
     let mut reasons = volumes
         .filter_map(volume)
-        .chain(containers.chain(init).filter_map(|(list, container)| {
-            let reason = container_refusal(container)?;
-            Some(format!("spec.{list}[{}].{reason}", container.name))
+        .chain(containers.chain(init).filter_map(|(role, container)| {
+            let reason = container_refusal(container, role)?;
+            Some(format!("spec.{}[{}].{reason}", role.list(), container.name))
         }));
     reasons.next()
 }
@@ -161,27 +161,76 @@ fn required_affinity(affinity: &Affinity) -> Option<&'static str> {
 }
 
 fn volume(volume: &Volume) -> Option<String> {
-    if volume.config_map.is_some() || volume.secret.is_some() || volume.empty_dir.is_some() {
+    let plain = volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.empty_dir.is_some()
+        || volume.downward_api.is_some()
+        || volume.persistent_volume_claim.is_some();
+    if plain {
         return None;
+    }
+    if let Some(projected) = &volume.projected {
+        let field = projected.sources.iter().flatten().find_map(projection)?;
+        return Some(format!(
+            "spec.volumes[{}].projected.{field} is not supported by the local node; use configMap, secret or \
+             downwardAPI",
+            volume.name
+        ));
     }
     // The kind of a volume is its only other field.
     let value = serde_json::to_value(volume).ok()?;
     let kind = value.as_object()?.keys().find(|key| *key != "name")?.clone();
     Some(format!(
-        "spec.volumes[{}].{kind} is not supported by the local node; use configMap, secret or emptyDir",
+        "spec.volumes[{}].{kind} is not supported by the local node; use configMap, secret, downwardAPI, \
+         projected, persistentVolumeClaim or emptyDir",
         volume.name
     ))
 }
 
-fn container_refusal(container: &Container) -> Option<String> {
+/// The source of a projected volume that cannot be given: there is nobody to issue tokens or certificates.
+fn projection(source: &VolumeProjection) -> Option<&'static str> {
+    let VolumeProjection {
+        cluster_trust_bundle,
+        config_map: _,
+        downward_api: _,
+        pod_certificate,
+        secret: _,
+        service_account_token,
+    } = source;
+    [
+        ("serviceAccountToken", service_account_token.is_some()),
+        ("clusterTrustBundle", cluster_trust_bundle.is_some()),
+        ("podCertificate", pod_certificate.is_some()),
+    ]
+    .into_iter()
+    .find_map(|(field, is_asked)| is_asked.then_some(field))
+}
+
+/// Hooks that Kubernetes keeps in its schema but does not run, or that need a container runtime.
+fn lifecycle_refusal(lifecycle: &Lifecycle) -> Option<String> {
+    let Lifecycle {
+        post_start,
+        pre_stop,
+        stop_signal,
+    } = lifecycle;
+    if stop_signal.is_some() {
+        return Some("stopSignal is not supported by the local node; handle SIGTERM".to_owned());
+    }
+    let hooks = [("postStart", post_start), ("preStop", pre_stop)];
+    let (field, _) = hooks
+        .into_iter()
+        .find(|(_, hook)| hook.as_ref().is_some_and(|hook| hook.tcp_socket.is_some()))?;
+    Some(format!(
+        "{field}.tcpSocket is not supported by the local node; use exec, httpGet or sleep"
+    ))
+}
+
+fn container_refusal(container: &Container, role: Role) -> Option<String> {
     let Container {
         // Refused below.
         lifecycle,
-        liveness_probe,
-        readiness_probe,
         restart_policy,
         restart_policy_rules,
-        startup_probe,
         stdin,
         tty,
         volume_devices,
@@ -191,8 +240,11 @@ fn container_refusal(container: &Container) -> Option<String> {
         env: _,
         env_from: _,
         image: _,
+        liveness_probe: _,
         name: _,
         ports: _,
+        readiness_probe: _,
+        startup_probe: _,
         termination_message_policy: _,
         volume_mounts: _,
         working_dir: _,
@@ -204,23 +256,20 @@ fn container_refusal(container: &Container) -> Option<String> {
         stdin_once: _,
         termination_message_path: _,
     } = container;
-    for (field, probe) in [
-        ("startupProbe", startup_probe),
-        ("readinessProbe", readiness_probe),
-        ("livenessProbe", liveness_probe),
-    ] {
-        if let Some(reason) = probe.as_ref().and_then(probe::unsupported) {
-            return Some(format!("{field}.{reason}"));
-        }
-    }
-    if lifecycle.is_some() {
-        return Some("lifecycle is not supported by the local node; do it in the container's program".into());
+    if let Some(reason) = lifecycle.as_ref().and_then(lifecycle_refusal) {
+        return Some(format!("lifecycle.{reason}"));
     }
     if is_filled(volume_devices) {
         return Some("volumeDevices is not supported by the local node; use volumeMounts".into());
     }
-    if restart_policy.is_some() {
-        return Some("restartPolicy of a container is not supported by the local node; leave it out".into());
+    if let Some(policy) = restart_policy
+        .as_ref()
+        .filter(|policy| role != Role::Sidecar || *policy != "Always")
+    {
+        return Some(format!(
+            "restartPolicy {policy:?} of a container is not supported by the local node; leave it out, or use \
+             Always for an init container that goes on beside the others"
+        ));
     }
     if is_filled(restart_policy_rules) {
         return Some("restartPolicyRules is not supported by the local node; leave it out".into());
@@ -243,7 +292,9 @@ mod tests {
         let with = |container| json!({ "containers": [container] });
         assert_eq!(
             refused(
-                json!({ "containers": [{ "name": "c", "readinessProbe": { "tcpSocket": { "port": 1 } } }],
+                json!({ "containers": [{ "name": "c", "readinessProbe": { "grpc": { "port": 1 } },
+                    "lifecycle": { "preStop": { "exec": { "command": ["x"] } } } }],
+                "initContainers": [{ "name": "i", "restartPolicy": "Always" }],
                 "volumes": [{ "name": "v", "emptyDir": {} }] })
             ),
             None
@@ -254,20 +305,25 @@ mod tests {
                 "spec.volumes[v].hostPath ",
             ),
             (
-                with(json!({ "name": "c", "livenessProbe": { "exec": { "command": ["x"] } } })),
-                "spec.containers[c].livenessProbe.exec ",
+                json!({ "containers": [], "volumes": [{ "name": "v", "projected": { "sources": [
+                    { "configMap": { "name": "m" } }, { "serviceAccountToken": { "path": "t" } }] } }] }),
+                "spec.volumes[v].projected.serviceAccountToken ",
             ),
             (
-                with(json!({ "name": "c", "startupProbe": { "httpGet": { "port": 1, "scheme": "HTTPS" } } })),
-                "spec.containers[c].startupProbe.httpGet.scheme ",
+                with(json!({ "name": "c", "lifecycle": { "preStop": { "tcpSocket": { "port": 1 } } } })),
+                "spec.containers[c].lifecycle.preStop.tcpSocket ",
             ),
             (
-                with(json!({ "name": "c", "lifecycle": {} })),
-                "spec.containers[c].lifecycle ",
+                with(json!({ "name": "c", "lifecycle": { "stopSignal": "SIGUSR1" } })),
+                "spec.containers[c].lifecycle.stopSignal ",
             ),
             (
-                json!({ "containers": [], "initContainers": [{ "name": "i", "restartPolicy": "Always" }] }),
-                "spec.initContainers[i].restartPolicy ",
+                with(json!({ "name": "c", "restartPolicy": "Never" })),
+                "spec.containers[c].restartPolicy \"Never\" ",
+            ),
+            (
+                json!({ "containers": [], "initContainers": [{ "name": "i", "restartPolicy": "OnFailure" }] }),
+                "spec.initContainers[i].restartPolicy \"OnFailure\" ",
             ),
         ] {
             let reason = refused(spec).unwrap();

@@ -9,5 +9,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use logs::{Output, Tail};
 pub(crate) use record::reap;
 pub(crate) use spawn::{Exit, Process, ProcessSpec, Signal, Spawner};

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::{
-    logs::{LogFile, Stream, pump},
+    logs::{Output, Stream, pump},
     record::Record,
     table::MARK_VARIABLE,
 };
@@ -40,7 +40,7 @@ pub(crate) struct ProcessSpec {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) working_dir: PathBuf,
     /// Where its output goes.
-    pub(crate) log: LogFile,
+    pub(crate) output: Output,
 }
 
 /// Why a process could not be started.
@@ -149,7 +149,7 @@ impl Spawner {
             args,
             env,
             working_dir,
-            log,
+            output,
         } = spec;
         if !working_dir.is_dir() {
             return Err(SpawnError::WorkingDir(working_dir.display().to_string()));
@@ -196,7 +196,7 @@ impl Spawner {
         }
         let now = self.seams.clock.now();
         let (done, exit) = watch::channel(None);
-        tokio::spawn(guard(child, record, self.clone(), log, done, now));
+        tokio::spawn(guard(child, record, self.clone(), output, done, now));
         Ok(Process {
             group,
             started: now,
@@ -210,20 +210,20 @@ async fn guard(
     mut child: Child,
     record: Record,
     spawner: Spawner,
-    log: LogFile,
+    output: Output,
     done: watch::Sender<Option<Exit>>,
     started: Timestamp,
 ) {
     let clock = spawner.seams.clock.clone();
-    let log = Arc::new(log);
+    let output = Arc::new(output);
     let stdout = child
         .stdout
         .take()
-        .map(|out| tokio::spawn(pump(out, Stream::Stdout, log.clone(), clock.clone())));
+        .map(|out| tokio::spawn(pump(out, Stream::Stdout, output.clone(), clock.clone())));
     let stderr = child
         .stderr
         .take()
-        .map(|err| tokio::spawn(pump(err, Stream::Stderr, log.clone(), clock.clone())));
+        .map(|err| tokio::spawn(pump(err, Stream::Stderr, output.clone(), clock.clone())));
     let status = match child.wait().await {
         Ok(status) => status,
         Err(error) => {
@@ -242,13 +242,12 @@ async fn guard(
         }
     });
     let _ = ended.await;
-    for output in [stdout, stderr].into_iter().flatten() {
-        let mut output = output;
-        if tokio::time::timeout(LAST_WORDS, &mut output).await.is_err() {
-            output.abort();
-            let _ = output.await;
+    for mut reading in [stdout, stderr].into_iter().flatten() {
+        if tokio::time::timeout(LAST_WORDS, &mut reading).await.is_err() {
+            reading.abort();
+            let _ = reading.await;
         }
     }
-    drop(log);
+    drop(output);
     done.send_replace(Some(Exit::new(&status, started, finished)));
 }

@@ -12,7 +12,7 @@ use futures::TryStreamExt as _;
 use kaos_seams::Seams;
 
 use super::{
-    ProcessSpec, Signal, Spawner,
+    Output, ProcessSpec, Signal, Spawner,
     logs::{LogOptions, Logs},
     reap,
     record::Record,
@@ -66,7 +66,7 @@ impl Fixture {
                 ("OWN".to_owned(), "1".to_owned()),
             ],
             working_dir: self.dir.path().to_owned(),
-            log: self.logs.create(POD, "main", 0).unwrap(),
+            output: Output::Log(self.logs.create(POD, "main", 0).unwrap()),
         }
     }
 

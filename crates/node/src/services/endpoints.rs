@@ -44,6 +44,11 @@ impl Endpoints {
         self.behind.get(service).cloned().unwrap_or_default()
     }
 
+    /// Whether any Service leads to `target`.
+    pub(super) fn leads_to(&self, target: SocketAddr) -> bool {
+        self.behind.values().any(|targets| targets.contains(&target))
+    }
+
     pub(super) fn knows(&self, namespace: &str, service: &str) -> bool {
         self.ports
             .contains_key(&(namespace.to_owned(), service.to_owned()))
@@ -98,12 +103,14 @@ impl Endpoints {
             let mut by_ports: BTreeMap<Vec<u16>, Vec<Endpoint>> = BTreeMap::new();
             for pod in pods.iter().filter(|pod| belongs(pod, &namespace, selector)) {
                 let pod_ports = port_map.of(&pod.uid().unwrap_or_default());
-                let ready = is_ready(pod) && pod.metadata.deletion_timestamp.is_none();
+                // One that must end gets no new connections, even where it serves for a while still.
+                let stays = pod.metadata.deletion_timestamp.is_none();
+                let ready = is_ready(pod) && stays;
                 let targets: Vec<Option<SocketAddr>> = spec_ports
                     .iter()
                     .map(|(port, number)| target(pod, port, *number, &pod_ports))
                     .collect();
-                if ready || spec.publish_not_ready_addresses == Some(true) {
+                if ready || (stays && spec.publish_not_ready_addresses == Some(true)) {
                     for ((_, number), address) in spec_ports.iter().zip(&targets) {
                         let (Some(address), service) = (address, name.clone()) else {
                             continue;
@@ -155,10 +162,7 @@ fn target(pod: &Pod, port: &SpecPort, number: u16, pod_ports: &PodPorts) -> Opti
             .filter(|port| *port != 0)
             .unwrap_or(number),
         Some(IntOrString::String(wanted)) => {
-            let containers = &pod.spec.as_ref()?.containers;
-            let mut declared = containers
-                .iter()
-                .flat_map(|container| container.ports.iter().flatten());
+            let mut declared = ports::declared(pod.spec.as_ref()?);
             let port = declared
                 .find(|port| port.name.as_ref() == Some(wanted))?
                 .container_port;

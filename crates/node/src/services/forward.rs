@@ -9,7 +9,11 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{allocation::ServicePort, endpoints::Endpoints};
+use super::{
+    allocation::ServicePort,
+    endpoints::Endpoints,
+    unanswered::{Counted, Unanswered, Waiting},
+};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -23,14 +27,14 @@ pub(super) async fn run(
     _holder: TcpSocket,
     port: u16,
     mut endpoints: watch::Receiver<Arc<Endpoints>>,
+    unanswered: Unanswered,
     stop: CancellationToken,
 ) {
     let connections = TaskTracker::new();
     let mut turn = 0usize;
     let mut listener: Option<TcpListener> = None;
     loop {
-        let targets = endpoints.borrow_and_update().behind(&service);
-        if targets.is_empty() {
+        if endpoints.borrow_and_update().behind(&service).is_empty() {
             listener = None;
         } else if listener.is_none() {
             match listen(port) {
@@ -54,12 +58,15 @@ pub(super) async fn run(
             accepted = accepted => match accepted {
                 Ok((client, _)) => {
                     turn = turn.wrapping_add(1);
-                    let mut order = targets;
-                    let first = turn % order.len().max(1);
-                    order.rotate_left(first);
+                    let choice = Choice {
+                        service: service.clone(),
+                        endpoints: endpoints.clone(),
+                        unanswered: unanswered.clone(),
+                        turn,
+                    };
                     let stop = stop.clone();
                     connections.spawn(async move {
-                        tokio::select! { () = stop.cancelled() => {}, () = carry(client, order) => {} }
+                        tokio::select! { () = stop.cancelled() => {}, () = carry(client, &choice) => {} }
                     });
                 }
                 Err(error) => {
@@ -82,14 +89,40 @@ fn listen(port: u16) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Joins a client to the first of `targets` that answers.
-async fn carry(mut client: TcpStream, targets: Vec<SocketAddr>) {
-    for target in targets {
-        let Ok(mut pod) = TcpStream::connect(target).await else {
+/// Where one connection may go.
+struct Choice {
+    service: ServicePort,
+    endpoints: watch::Receiver<Arc<Endpoints>>,
+    unanswered: Unanswered,
+    turn: usize,
+}
+
+impl Choice {
+    /// A pod that is behind the Service now and was not tried yet. It is counted before anybody can hear that it
+    /// is not behind the Service any more: whoever hears that and sees no count knows that no connection comes.
+    fn next(&self, tried: &[SocketAddr]) -> Option<(SocketAddr, Waiting)> {
+        let now = self.endpoints.borrow();
+        let mut targets = now.behind(&self.service);
+        targets.retain(|target| !tried.contains(target));
+        let target = *targets.get(self.turn % targets.len().max(1))?;
+        Some((target, self.unanswered.count(target)))
+    }
+}
+
+/// Joins a client to the first pod that answers.
+async fn carry(mut client: TcpStream, choice: &Choice) {
+    let mut tried = Vec::new();
+    while let Some((target, waiting)) = choice.next(&tried) {
+        let Ok(stream) = TcpStream::connect(target).await else {
+            tried.push(target);
             continue;
         };
         // Small frames of streamed answers must not wait for more.
-        let _ = (client.set_nodelay(true), pod.set_nodelay(true));
+        let _ = (client.set_nodelay(true), stream.set_nodelay(true));
+        let mut pod = Counted {
+            stream,
+            waiting: Some(waiting),
+        };
         // Either side may end the connection in any way; there is nobody to tell.
         let _ = copy_bidirectional(&mut client, &mut pod).await;
         return;

@@ -12,6 +12,7 @@ pub(crate) mod supported;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unanswered;
 
 pub(crate) use endpoints::{Endpoints, write_slices};
 pub(crate) use table::Moved;

@@ -18,6 +18,7 @@ use super::{
     endpoints::Endpoints,
     forward,
     rewrite::{is_label, parse_host},
+    unanswered::Unanswered,
 };
 
 /// Why the table cannot be opened.
@@ -50,6 +51,7 @@ pub struct ServiceTable {
     path: PathBuf,
     allocated: Mutex<BTreeMap<ServicePort, u16>>,
     endpoints: watch::Sender<Arc<Endpoints>>,
+    unanswered: Unanswered,
     runtime: Handle,
     forwarders: TaskTracker,
     stop: CancellationToken,
@@ -72,6 +74,7 @@ impl ServiceTable {
             path,
             allocated: Mutex::default(),
             endpoints: watch::Sender::new(Arc::default()),
+            unanswered: Unanswered::default(),
             runtime: Handle::current(),
             forwarders: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -155,9 +158,21 @@ impl ServiceTable {
         });
     }
 
+    /// Waits until no Service leads to `targets` any more, and every connection to them that came before that was
+    /// answered or has ended.
+    pub(crate) async fn drained(&self, targets: &[SocketAddr]) {
+        let mut endpoints = self.endpoints.subscribe();
+        // The sender is here, so it cannot be gone.
+        let _ = endpoints
+            .wait_for(|now| !targets.iter().any(|target| now.leads_to(*target)))
+            .await;
+        self.unanswered.none(targets).await;
+    }
+
     fn forward(&self, service: ServicePort, holder: TcpSocket, port: u16) {
         let endpoints = self.endpoints.subscribe();
-        let work = forward::run(service, holder, port, endpoints, self.stop.clone());
+        let unanswered = self.unanswered.clone();
+        let work = forward::run(service, holder, port, endpoints, unanswered, self.stop.clone());
         self.forwarders.spawn_on(work, &self.runtime);
     }
 

@@ -108,6 +108,51 @@ async fn connections_go_to_ready_pods_in_turn_and_are_refused_without_one() {
 }
 
 #[tokio::test]
+async fn a_pod_is_drained_when_nothing_leads_to_it_and_everybody_was_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (table, _) = ServiceTable::open(dir.path().join("services.json")).unwrap();
+    let address = ServiceTable::address(&table, "ns", "web", 80).unwrap();
+    let ports = PortMap::default();
+    let given = ports.assign("a", "c", &[8000]).unwrap();
+    let target = SocketAddr::from(([127, 0, 0, 1], given[&("c".to_owned(), 8000)]));
+    let pod_listens = TcpListener::bind(target).await.unwrap();
+    let lead_to = |pods: &[Arc<Pod>]| {
+        table.set_endpoints(Endpoints::compute(&[service(json!("main"))], pods, &ports).0);
+    };
+    lead_to(&[pod("a", true)]);
+    // The forwarder listens a moment later.
+    let end = tokio::time::Instant::now() + Duration::from_secs(10);
+    let mut client = loop {
+        match TcpStream::connect(address).await {
+            Ok(client) => break client,
+            Err(error) => assert!(tokio::time::Instant::now() < end, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    let (mut served, _) = pod_listens.accept().await.unwrap();
+
+    let targets = [target];
+    let drained = table.drained(&targets);
+    tokio::pin!(drained);
+    assert!(
+        futures::poll!(drained.as_mut()).is_pending(),
+        "a Service leads to it"
+    );
+    lead_to(&[pod("a", false)]);
+    assert!(
+        futures::poll!(drained.as_mut()).is_pending(),
+        "a connection waits for its answer"
+    );
+    served.write_all(b"x").await.unwrap();
+    client.read_exact(&mut [0]).await.unwrap();
+    drained.await;
+    // What was answered goes on, for as long as it takes.
+    served.write_all(b"y").await.unwrap();
+    client.read_exact(&mut [0]).await.unwrap();
+    table.close().await;
+}
+
+#[tokio::test]
 async fn addresses_are_kept_and_a_taken_one_is_replaced_aloud() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("services.json");

@@ -9,7 +9,12 @@ use tokio::time::Instant;
 use super::Worker;
 use crate::{
     events::Type,
-    kubelet::{backoff::Backoff, state::Phase, status::RestartPolicy, supported},
+    kubelet::{
+        backoff::Backoff,
+        role::{RestartPolicy, Role},
+        state::Phase,
+        supported,
+    },
 };
 
 impl Worker {
@@ -19,10 +24,9 @@ impl Worker {
         let pod = self.pod.clone();
         let Some(spec) = &pod.spec else { return };
         for index in 0..self.containers.len() {
-            let list = if self.containers[index].is_init {
-                spec.init_containers.as_deref().unwrap_or_default()
-            } else {
-                &spec.containers
+            let list = match self.containers[index].role {
+                Role::Init | Role::Sidecar => spec.init_containers.as_deref().unwrap_or_default(),
+                Role::Main => &spec.containers,
             };
             let name = &self.containers[index].spec.name;
             if let Some(wanted) = list.iter().find(|wanted| wanted.name == *name) {
@@ -38,7 +42,7 @@ impl Worker {
         }
         match &mut container.phase {
             // One that initialises is let finish, with the image it was started from.
-            Phase::Running(_) if container.is_init => {}
+            Phase::Running(_) if container.role == Role::Init => {}
             Phase::Running(running) => {
                 running.next_image.clone_from(&wanted.image);
                 let message = format!(
@@ -49,7 +53,7 @@ impl Worker {
                     .events
                     .report(self.reference(Some(index)), Type::Normal, "Killing", message);
                 let grace = self.grace();
-                self.containers[index].stop(grace);
+                self.stop(index, grace);
                 return;
             }
             // It was the old image that failed or was missing.
@@ -87,19 +91,11 @@ impl Worker {
         for container in &mut self.containers {
             match &container.phase {
                 Phase::Running(_) => continue,
-                Phase::Terminated(ended) if !policy.restarts(ended.exit.code, container.is_init) => continue,
+                Phase::Terminated(ended) if !policy.restarts(ended.exit.code, container.role) => continue,
                 Phase::Terminated(ended) => container.last = Some(ended.clone()),
                 Phase::Waiting { .. } => {}
             }
             container.wait("CreateContainerConfigError", Some(message.to_owned()), None);
-        }
-    }
-
-    /// Ends the containers whose grace period is over.
-    pub(super) fn kill_overdue(&mut self) {
-        let now = Instant::now();
-        for container in &mut self.containers {
-            container.kill_if_overdue(now);
         }
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! One loop owns everything: it brings each container as far as it can go, writes the status that follows,
 //! and waits for the next thing to happen — a change of the pod or of what it refers to, the end of a
-//! process, a finding of a probe, a deadline, or the end of the node.
+//! process, a finding of a probe or a hook, a deadline, or the end of the node.
 
 mod change;
+mod ending;
 mod last_words;
 mod report;
+mod start;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,17 +20,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::last_words::LastWords;
 use super::{
     Assignment, Context,
-    container::{Plan, Refused, declared_ports},
-    probe::{Finding, Kind, Probes},
+    probe::{Finding, Kind},
+    role::{RestartPolicy, Role},
     sources::{Sources, has_references},
-    state::{Container, Phase, Running},
-    status::{self, RestartPolicy, Terminated},
-    volumes::materialise,
+    state::{Container, Phase},
+    status::Terminated,
 };
-use crate::{events::Type, files::create_private_dir, processes::Exit};
+use crate::{events::Type, processes::Exit};
 
 /// How long to wait before something that failed for a passing reason is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -49,12 +49,14 @@ pub(crate) enum Message {
         exit: Exit,
         message: Option<String>,
     },
-    /// A probe of a run has found something.
+    /// A probe or the `postStart` hook of a run has found something.
     Probed {
         container: usize,
         run: u64,
         finding: Finding,
     },
+    /// The `preStop` hook of a run is done.
+    Prepared { container: usize, run: u64 },
 }
 
 struct Worker {
@@ -65,6 +67,7 @@ struct Worker {
     name: String,
     uid: String,
     dir: PathBuf,
+    /// The init containers, then the main ones, in the order of the spec.
     containers: Vec<Container>,
     sources: Sources,
     /// Why nothing of it may start.
@@ -101,10 +104,10 @@ impl Worker {
             .init_containers
             .into_iter()
             .flatten()
-            .map(|spec| (spec, true));
-        let all = init.chain(spec.containers.into_iter().map(|spec| (spec, false)));
+            .map(|spec| (Role::of_init(&spec), spec));
+        let all = init.chain(spec.containers.into_iter().map(|spec| (Role::Main, spec)));
         let containers = all
-            .map(|(spec, is_init)| Container::resume(spec, is_init, &pod))
+            .map(|(role, spec)| Container::resume(spec, role, &pod))
             .collect();
         Self {
             namespace: pod.namespace().unwrap_or_default(),
@@ -131,7 +134,11 @@ impl Worker {
             End::Gone => GONE_GRACE.min(self.grace()),
             End::NodeStops => SHUTDOWN_GRACE.min(self.grace()),
         };
-        self.terminate(grace).await;
+        let deadline = Instant::now() + grace;
+        if let End::Deleted = end {
+            self.drain(grace).await;
+        }
+        self.terminate(deadline).await;
         match end {
             End::NodeStops => self.publish().await,
             End::Gone => self.forget(),
@@ -160,8 +167,11 @@ impl Worker {
                 return End::NodeStops;
             }
             self.retry_at = None;
-            self.kill_overdue();
-            if !self.is_over() {
+            self.end_overdue();
+            if self.is_finished() {
+                let grace = self.grace();
+                self.stop_next(grace);
+            } else {
                 match self.refusal.clone() {
                     Some(message) => self.hold(&message),
                     None => self.advance().await,
@@ -192,23 +202,51 @@ impl Worker {
         }
     }
 
-    /// Whether nothing will run any more.
-    fn is_over(&self) -> bool {
-        let views = self.views();
-        let status = status::status(&self.pod, &views.0, &views.1, self.context.seams.clock.now());
-        matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    /// Whether nothing is to be started any more: what the pod is for is done, or cannot be done. What still
+    /// runs then are sidecars.
+    fn is_finished(&self) -> bool {
+        let policy = RestartPolicy::of(&self.pod);
+        let ended = |container: &Container| match &container.phase {
+            Phase::Terminated(ended) if !policy.restarts(ended.exit.code, container.role) => {
+                Some(ended.exit.code)
+            }
+            _ => None,
+        };
+        let of = |role| {
+            self.containers
+                .iter()
+                .filter(move |container| container.role == role)
+        };
+        of(Role::Init).any(|container| ended(container).is_some_and(|code| code != 0))
+            || (of(Role::Main).count() > 0 && of(Role::Main).all(|container| ended(container).is_some()))
+    }
+
+    /// How many containers, from the first, may run: those whose init containers are done, and sidecars started.
+    fn turn(&self) -> usize {
+        let main_began = |container: &Container| container.role == Role::Main && container.began;
+        let began = self.containers.iter().any(main_began);
+        let holds_back = |container: &Container| match container.role {
+            Role::Init => !container.succeeded(),
+            // One that is started again later holds back nothing.
+            Role::Sidecar => !began && !container.has_started(),
+            Role::Main => false,
+        };
+        let first = self.containers.iter().position(holds_back);
+        first.map_or(self.containers.len(), |index| index + 1)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let of = |container: &Container| match &container.phase {
             Phase::Waiting { until, .. } => until.filter(|_| self.prepared),
-            Phase::Running(running) => running.kill_at,
+            Phase::Running(_) => container.ends_at(),
             Phase::Terminated(_) => None,
         };
-        // Those of containers whose turn has not come do not wake anybody.
-        let waiting_for_init = self.containers.iter().any(|c| c.is_init && !c.succeeded());
-        let current = self.containers.iter().filter(|c| c.is_init || !waiting_for_init);
-        current.filter_map(of).chain(self.retry_at).min()
+        // Those of containers whose turn has not come, or never will, do not wake anybody.
+        let turn = if self.is_finished() { 0 } else { self.turn() };
+        let (current, others) = self.containers.split_at(turn);
+        let current = current.iter().filter_map(of);
+        let ending = others.iter().filter_map(Container::ends_at);
+        current.chain(ending).chain(self.retry_at).min()
     }
 
     /// Brings every container as far as it can go now.
@@ -219,12 +257,11 @@ impl Worker {
         let now = Instant::now();
         let policy = RestartPolicy::of(&self.pod);
         for index in 0..self.containers.len() {
-            if !self.containers[index].is_init && self.containers.iter().any(|c| c.is_init && !c.succeeded())
-            {
+            if index >= self.turn() {
                 return;
             }
             if let Phase::Terminated(terminated) = &self.containers[index].phase
-                && policy.restarts(terminated.exit.code, self.containers[index].is_init)
+                && policy.restarts(terminated.exit.code, self.containers[index].role)
             {
                 self.schedule_restart(index, now);
             }
@@ -234,183 +271,20 @@ impl Worker {
                 } if *until <= now => self.start(index).await,
                 _ => {}
             }
-            if self.containers[index].is_init && !self.containers[index].succeeded() {
-                return;
-            }
         }
-    }
-
-    /// Reads what the pod refers to and makes its volumes so. Returns whether containers may start.
-    async fn prepare(&mut self) -> bool {
-        match Sources::read(&self.context.client, &self.namespace, &self.pod).await {
-            Ok(sources) => self.sources = sources,
-            Err(error) => {
-                tracing::warn!(pod = %self.name, %error, "what a pod refers to cannot be read; trying again");
-                self.retry_at = Some(Instant::now() + RETRY);
-                return false;
-            }
-        }
-        let services = &self.context.services;
-        let made = ["tmp", "work", "volumes"]
-            .iter()
-            .try_for_each(|folder| create_private_dir(&self.dir.join(folder)))
-            .map_err(|error| error.to_string())
-            .and_then(|()| {
-                materialise(&self.pod, &self.sources, &self.volumes(), |text| {
-                    services.rewrite(text)
-                })
-                .map_err(|error| error.0)
-            });
-        if let Err(message) = made {
-            self.context.events.report(
-                self.reference(None),
-                Type::Warning,
-                "FailedMount",
-                message.clone(),
-            );
-            for container in &mut self.containers {
-                if matches!(container.phase, Phase::Waiting { .. }) {
-                    container.wait("ContainerCreating", Some(message.clone()), Some(Instant::now()));
-                }
-            }
-            // Containers that run go on with the files they have.
-            self.retry_at = Some(Instant::now() + RETRY);
-            return false;
-        }
-        self.prepared = true;
-        // What was missing may be there now.
-        for container in &mut self.containers {
-            if let Phase::Waiting { reason, until, .. } = &mut container.phase
-                && reason == "CreateContainerConfigError"
-            {
-                *until = Some(Instant::now());
-            }
-        }
-        true
-    }
-
-    fn volumes(&self) -> PathBuf {
-        self.dir.join("volumes")
-    }
-
-    async fn start(&mut self, index: usize) {
-        match self.try_start(index).await {
-            Ok(()) => {}
-            Err(Refused { reason, message }) => {
-                let event = if reason == "ErrImageNeverPull" {
-                    reason
-                } else {
-                    "Failed"
-                };
-                let reference = self.reference(Some(index));
-                let text = if event == "Failed" {
-                    format!("Error: {message}")
-                } else {
-                    message.clone()
-                };
-                self.context.events.report(reference, Type::Warning, event, text);
-                // An image is mapped when the node starts; everything else may come right at any time.
-                let until = (reason != "ErrImageNeverPull").then(|| Instant::now() + RETRY);
-                self.containers[index].wait(reason, Some(message), until);
-            }
-        }
-    }
-
-    async fn try_start(&mut self, index: usize) -> Result<(), Refused> {
-        let context = self.context.clone();
-        let spec = self.containers[index].spec.clone();
-        let failed = |message: String| Refused {
-            reason: "CreateContainerError",
-            message,
-        };
-        let plan = Plan::new(&context.images, &spec, &self.pod, &self.sources, &self.volumes())?;
-        let ports = context
-            .ports
-            .assign(&self.uid, &spec.name, &declared_ports(&spec))
-            .map_err(|error| failed(format!("no free port on 127.0.0.1: {error}")))?;
-        let probes = Probes::of(&spec, &ports).map_err(|message| Refused {
-            reason: "CreateContainerConfigError",
-            message,
-        })?;
-        let restarts = self.containers[index].restarts + u32::from(self.containers[index].has_run);
-        let log = context
-            .logs
-            .create((&self.namespace, &self.name, &self.uid), &spec.name, restarts)
-            .map_err(|error| failed(format!("the log cannot be opened: {error}")))?;
-        let process = plan.process(&context, &self.pod, &ports, &self.dir, log)?;
-        let reference = self.reference(Some(index));
-        context.events.report(
-            reference.clone(),
-            Type::Normal,
-            "Created",
-            format!("Created container: {}", spec.name),
-        );
-        let process = context.spawner.spawn(process).await.map_err(|error| Refused {
-            reason: "RunContainerError",
-            message: error.to_string(),
-        })?;
-        context.events.report(
-            reference,
-            Type::Normal,
-            "Started",
-            format!("Started container {}", spec.name),
-        );
-
-        self.runs += 1;
-        let (run, sender) = (self.runs, self.messages.0.clone());
-        let (mut ending, ended) = (process.clone(), sender.clone());
-        let last_words = LastWords {
-            wanted: spec.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
-            logs: context.logs.clone(),
-            pod: (self.namespace.clone(), self.name.clone(), self.uid.clone()),
-            container: spec.name.clone(),
-        };
-        tokio::spawn(async move {
-            let exit = ending.wait().await;
-            let message = last_words.of(&exit).await;
-            // Nobody listens once the pod is forgotten.
-            let _ = ended
-                .send(Message::Ended {
-                    container: index,
-                    run,
-                    exit,
-                    message,
-                })
-                .await;
-        });
-        // An init container is done when it ends, not when it is ready.
-        let probes = if self.containers[index].is_init {
-            Probes::default()
-        } else {
-            probes
-        };
-        let probes = tokio::spawn(probes.run(index, run, sender)).abort_handle();
-        let container = &mut self.containers[index];
-        container.restarts = restarts;
-        container.has_run = true;
-        container.phase = Phase::Running(Running {
-            run,
-            process,
-            started: false,
-            ready: false,
-            probes,
-            kill_at: None,
-            next_image: None,
-        });
-        Ok(())
     }
 
     fn take(&mut self, message: Message) {
+        let (container, run) = match &message {
+            Message::Ended { container, run, .. }
+            | Message::Probed { container, run, .. }
+            | Message::Prepared { container, run } => (*container, *run),
+        };
+        if !self.containers[container].is_run(run) {
+            return;
+        }
         match message {
-            Message::Ended {
-                container,
-                run,
-                exit,
-                message,
-            } => {
-                if !self.containers[container].is_run(run) {
-                    return;
-                }
+            Message::Ended { exit, message, .. } => {
                 let id = self.container_id(container);
                 let reason = if exit.code == 0 { "Completed" } else { "Error" };
                 let ended = Terminated {
@@ -427,15 +301,8 @@ impl Worker {
                     container.phase = Phase::Terminated(ended);
                 }
             }
-            Message::Probed {
-                container,
-                run,
-                finding,
-            } => {
-                if self.containers[container].is_run(run) {
-                    self.probed(container, finding);
-                }
-            }
+            Message::Probed { finding, .. } => self.probed(container, finding),
+            Message::Prepared { .. } => self.containers[container].ask_to_end(),
         }
     }
 
@@ -446,6 +313,12 @@ impl Worker {
             return;
         };
         match finding {
+            Finding::Begun => running.begun = true,
+            Finding::HookFailed(reason) => {
+                let message = format!("PostStartHook failed: {reason}");
+                events.report(reference, Type::Warning, "FailedPostStartHook", message);
+                self.kill(index, "FailedPostStartHook", self.grace());
+            }
             Finding::Started => running.started = true,
             Finding::Ready(ready) => running.ready = ready,
             Finding::Unhealthy(kind, reason) => {
@@ -453,18 +326,30 @@ impl Worker {
                 events.report(reference, Type::Warning, "Unhealthy", message);
             }
             Finding::Failed(kind) => {
-                let probe = if kind == Kind::Startup {
-                    "startup"
-                } else {
-                    "liveness"
+                let spec = &self.containers[index].spec;
+                let (name, probe) = match kind {
+                    Kind::Startup => ("startup", &spec.startup_probe),
+                    Kind::Readiness => ("readiness", &spec.readiness_probe),
+                    Kind::Liveness => ("liveness", &spec.liveness_probe),
                 };
-                let name = self.containers[index].spec.name.clone();
-                let message = format!("Container {name} failed {probe} probe, will be restarted");
-                events.report(reference, Type::Normal, "Killing", message);
-                let grace = self.grace();
-                self.containers[index].stop(grace);
+                let own = probe
+                    .as_ref()
+                    .and_then(|probe| probe.termination_grace_period_seconds);
+                let grace = own.map_or_else(|| self.grace(), seconds);
+                self.kill(index, &format!("failed {name} probe"), grace);
             }
         }
+    }
+
+    /// Ends a run so that the restart policy decides what comes next, and tells why.
+    fn kill(&mut self, index: usize, why: &str, grace: Duration) {
+        let name = &self.containers[index].spec.name;
+        let message = format!("Container {name} {why}, will be restarted");
+        let reference = self.reference(Some(index));
+        self.context
+            .events
+            .report(reference, Type::Normal, "Killing", message);
+        self.stop(index, grace);
     }
 
     fn schedule_restart(&mut self, index: usize, now: Instant) {
@@ -508,50 +393,11 @@ impl Worker {
             .spec
             .as_ref()
             .and_then(|spec| spec.termination_grace_period_seconds);
-        Duration::from_secs(u64::try_from(asked.or(own).unwrap_or(DEFAULT_GRACE)).unwrap_or(0))
+        seconds(asked.or(own).unwrap_or(DEFAULT_GRACE))
     }
+}
 
-    /// Ends every process, and returns when none is left.
-    async fn terminate(&mut self, grace: Duration) {
-        for index in 0..self.containers.len() {
-            if matches!(self.containers[index].phase, Phase::Running(_)) {
-                let message = format!("Stopping container {}", self.containers[index].spec.name);
-                self.context
-                    .events
-                    .report(self.reference(Some(index)), Type::Normal, "Killing", message);
-                self.containers[index].stop(grace);
-                self.containers[index].keep_image();
-            }
-        }
-        // No traffic from here on.
-        if self.containers.iter().any(Container::runs) {
-            self.publish().await;
-        }
-        let mut watched = true;
-        while self.containers.iter().any(Container::runs) {
-            self.kill_overdue();
-            let deadline = self.containers.iter().filter_map(Container::kill_at).min();
-            let wait = async {
-                match deadline {
-                    Some(deadline) => sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                Some(message) = self.messages.1.recv() => self.take(message),
-                changed = self.assignment.changed(), if watched => {
-                    watched = changed.is_ok();
-                    // The grace period may have been cut short by a second delete.
-                    let now = self.assignment.borrow_and_update().clone();
-                    let left = if now.gone { GONE_GRACE.min(grace) } else { grace };
-                    self.pod = now.pod;
-                    let left = if self.pod.metadata.deletion_timestamp.is_some() { left.min(self.grace()) } else { left };
-                    for container in &mut self.containers {
-                        container.stop(left);
-                    }
-                }
-                () = wait => {}
-            }
-        }
-    }
+/// A time of the API, which may be less than none.
+fn seconds(count: i64) -> Duration {
+    Duration::from_secs(u64::try_from(count).unwrap_or(0))
 }

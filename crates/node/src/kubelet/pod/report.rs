@@ -67,12 +67,7 @@ impl Worker {
     pub(super) fn reference(&self, index: Option<usize>) -> ObjectReference {
         let field_path = index.map(|index| {
             let container = &self.containers[index];
-            let list = if container.is_init {
-                "initContainers"
-            } else {
-                "containers"
-            };
-            format!("spec.{list}{{{}}}", container.spec.name)
+            format!("spec.{}{{{}}}", container.role.list(), container.spec.name)
         });
         ObjectReference {
             field_path,
@@ -80,24 +75,20 @@ impl Worker {
         }
     }
 
-    pub(super) fn views(&self) -> (Vec<View>, Vec<View>) {
-        let (init, main): (Vec<_>, Vec<_>) = self
-            .containers
-            .iter()
-            .enumerate()
-            .map(|(index, container)| (container.is_init, container.view(self.container_id(index))))
-            .partition(|(is_init, _)| *is_init);
-        let strip = |views: Vec<(bool, View)>| views.into_iter().map(|(_, view)| view).collect();
-        (strip(init), strip(main))
+    pub(super) fn views(&self) -> Vec<View> {
+        let containers = self.containers.iter().enumerate();
+        containers
+            .map(|(index, container)| container.view(self.container_id(index)))
+            .collect()
     }
 
     /// Writes the status where it differs from what the API has.
     pub(super) async fn publish(&mut self) {
         let api: Api<Pod> = Api::namespaced(self.context.client.clone(), &self.namespace);
-        let (init, main) = self.views();
+        let views = self.views();
         let mut live = (*self.pod).clone();
         for attempt in 0..2 {
-            let status = status::status(&live, &init, &main, self.context.seams.clock.now());
+            let status = status::status(&live, &views, self.context.seams.clock.now());
             if live.status.as_ref() == Some(&status) {
                 break;
             }

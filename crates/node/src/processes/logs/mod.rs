@@ -5,6 +5,7 @@
 //! `<RFC 3339 time> <stdout|stderr> <F|P> <text>`, as container runtimes write it: `F` ends a line, `P` is a
 //! part of one that was too long to be kept whole.
 
+mod output;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -19,8 +20,9 @@ use std::{
 
 use tokio::sync::watch;
 
+pub(crate) use output::{Output, Tail, pump};
 pub use read::{LogOptions, LogStream};
-pub(crate) use write::{LogFile, Stream, pump};
+pub(crate) use write::{LogFile, Stream};
 
 /// The size in bytes at which a file becomes the older part, and the size of what is kept of it.
 const PART_LIMIT: u64 = 10 * 1024 * 1024;

@@ -5,15 +5,11 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
-use kaos_seams::Clock;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _},
-    sync::watch,
-};
+use tokio::sync::watch;
 
 use super::{Progress, older};
 
@@ -129,32 +125,6 @@ fn write_line(out: &mut Vec<u8>, text: &[u8], stream: Stream, at: Timestamp, tag
     out.extend_from_slice(format!("{at:.9} {} {tag} ", stream.name()).as_bytes());
     out.extend_from_slice(text);
     out.push(b'\n');
-}
-
-/// Carries an output of a process into its log until it is closed.
-pub(crate) async fn pump(
-    mut output: impl AsyncRead + Unpin,
-    stream: Stream,
-    log: Arc<LogFile>,
-    clock: Arc<dyn Clock>,
-) {
-    let mut lines = Lines::default();
-    let mut buffer = vec![0; 16 * 1024];
-    let append = |text: Vec<u8>| {
-        // A full disk must not stop the container: what cannot be written is lost.
-        if !text.is_empty()
-            && let Err(error) = log.append(&text)
-        {
-            tracing::warn!(%error, "the log of a container cannot be written");
-        }
-    };
-    loop {
-        match output.read(&mut buffer).await {
-            Ok(0) | Err(_) => break,
-            Ok(read) => append(lines.push(&buffer[..read], stream, clock.now())),
-        }
-    }
-    append(lines.finish(stream, clock.now()));
 }
 
 #[cfg(test)]

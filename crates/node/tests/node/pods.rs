@@ -1,62 +1,17 @@
-//! A node with real processes against an API server: from a Deployment to answers over the address of its
-//! Service, and back to nothing.
-#![allow(clippy::unwrap_used, reason = "what goes wrong here fails the test")]
+//! From a Deployment to answers over the address of its Service, and back to nothing.
 
-mod support;
-
-use futures::TryStreamExt as _;
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, ContainerStatus, Event, Pod, Service},
+    core::v1::{ConfigMap, Event, Pod, Service},
 };
 use kaos_node::LogOptions;
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
-use serde_json::{Value, json};
-use support::{Fixture, get};
+use serde_json::json;
 
-async fn create<K>(api: &Api<K>, object: Value)
-where
-    K: kube::Resource + Clone + serde::de::DeserializeOwned + serde::Serialize + std::fmt::Debug,
-{
-    let object: K = serde_json::from_value(object).unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
-}
-
-/// A pod that runs a shell script.
-fn script(name: &str, script: &str, more: Value) -> Value {
-    let mut container = json!({ "name": "main", "image": "example.org/shell:1", "args": ["-c", script] });
-    for (key, value) in more.as_object().unwrap() {
-        container[key] = value.clone();
-    }
-    json!({ "metadata": { "name": name },
-            "spec": { "containers": [container], "terminationGracePeriodSeconds": 1 } })
-}
-
-fn status(pod: &Pod) -> Option<&ContainerStatus> {
-    pod.status.as_ref()?.container_statuses.as_ref()?.first()
-}
-
-fn waiting(pod: &Pod) -> Option<(String, String)> {
-    let waiting = status(pod)?.state.as_ref()?.waiting.as_ref()?;
-    Some((
-        waiting.reason.clone()?,
-        waiting.message.clone().unwrap_or_default(),
-    ))
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
-}
-
-async fn log(fixture: &Fixture, pod: &str, options: LogOptions) -> String {
-    let log = fixture.node.logs(&fixture.namespace, pod, options).await.unwrap();
-    let pieces: Vec<_> = log.try_collect().await.unwrap();
-    String::from_utf8(pieces.concat()).unwrap()
-}
+use crate::support::{Fixture, create, get, is_ready, log, script, status, waiting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployment_becomes_processes_behind_the_address_of_its_service() {
@@ -231,9 +186,9 @@ async fn what_is_missing_or_cannot_be_run_is_said_and_what_comes_later_is_used()
     create(
         &pods,
         script(
-            "probes",
+            "hooks",
             "",
-            json!({ "livenessProbe": { "exec": { "command": ["true"] } } }),
+            json!({ "lifecycle": { "preStop": { "tcpSocket": { "port": 1 } } } }),
         ),
     )
     .await;
@@ -261,10 +216,10 @@ async fn what_is_missing_or_cannot_be_run_is_said_and_what_comes_later_is_used()
         message.contains("\"example.org/other:1\"") && message.contains("example.org/serve"),
         "{message}"
     );
-    let (reason, message) = why("probes").await;
+    let (reason, message) = why("hooks").await;
     assert_eq!(reason, "CreateContainerConfigError");
     assert!(
-        message.starts_with("spec.containers[main].livenessProbe.exec"),
+        message.starts_with("spec.containers[main].lifecycle.preStop.tcpSocket"),
         "{message}"
     );
 
