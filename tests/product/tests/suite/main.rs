@@ -4,6 +4,8 @@ mod bad_input;
 mod clients;
 mod documents;
 mod kubectl;
+mod models;
 mod operator;
 mod quickstart;
+mod rollout;
 mod team;

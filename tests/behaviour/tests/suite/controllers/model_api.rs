@@ -351,6 +351,8 @@ async fn a_hosted_model_is_pulled_by_a_step_without_a_shell_and_its_progress_is_
             "model-pull",
             "--model",
             "smollm2:135m",
+            "--ollama",
+            "http://127.0.0.1:11434",
             "--port",
             "11435"
         ])
