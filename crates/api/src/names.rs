@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kube::core::{Message, Rule};
+
 /// The port that containers listen on, except Ollama's ([`OLLAMA_PORT`]), and the first port of their Services.
 pub const PORT: u16 = 8000;
 /// The second port of every Service, which leads to the same container port.
@@ -64,6 +66,29 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The kind as manifests write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Agent => "Agent",
+            Self::ModelApi => "ModelAPI",
+            Self::McpServer => "MCPServer",
+        }
+    }
+
+    /// How long a name may be, in bytes: with its prefix it names a Service, which is a DNS label.
+    pub fn longest_name(self) -> usize {
+        63 - self.child("").len()
+    }
+
+    /// Whether a resource of this kind may be called `name`.
+    pub fn may_be_called(self, name: &str) -> bool {
+        let is_outer = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        name.len() <= self.longest_name()
+            && name.bytes().all(|byte| is_outer(&byte) || byte == b'-')
+            && name.as_bytes().first().is_some_and(is_outer)
+            && name.as_bytes().last().is_some_and(is_outer)
+    }
+
     /// The prefix of child names, the value of the label `app` and the key of the label with the
     /// resource's name.
     pub fn label(self) -> &'static str {
@@ -136,19 +161,29 @@ pub fn litellm_config(name: &str) -> String {
     format!("litellm-config-{name}")
 }
 
-// The name of a Service is a DNS label: at most 63 characters and no dot. The prefix takes its share.
-pub(crate) const NAME_RULE_AGENT: &str =
-    "size(self.metadata.name) <= 57 && !self.metadata.name.contains('.')";
-pub(crate) const NAME_MESSAGE_AGENT: &str =
-    "metadata.name is part of the name of a Service: use at most 57 characters and no dot";
-pub(crate) const NAME_RULE_MODEL_API: &str =
-    "size(self.metadata.name) <= 54 && !self.metadata.name.contains('.')";
-pub(crate) const NAME_MESSAGE_MODEL_API: &str =
-    "metadata.name is part of the name of a Service: use at most 54 characters and no dot";
-pub(crate) const NAME_RULE_MCP_SERVER: &str =
-    "size(self.metadata.name) <= 53 && !self.metadata.name.contains('.')";
-pub(crate) const NAME_MESSAGE_MCP_SERVER: &str =
-    "metadata.name is part of the name of a Service: use at most 53 characters and no dot";
+/// What a DNS label is made of (RFC 1123), apart from its length.
+const LABEL: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+
+/// CEL, at the root of a kind: its name leaves room for the prefix of its Service's name.
+pub(crate) fn own_name(kind: Kind) -> Rule {
+    let longest = kind.longest_name();
+    Rule::new(format!(
+        "size(self.metadata.name) <= {longest} && !self.metadata.name.contains('.')"
+    ))
+    .message(Message::Expression(format!(
+        "'metadata.name \"' + self.metadata.name + '\" is part of the name of a Service: use at most {longest} \
+         characters and no dot'"
+    )))
+}
+
+/// CEL, at a text: it may be the name of a resource of this kind.
+pub(crate) fn name_of(kind: Kind) -> Rule {
+    let (longest, kind) = (kind.longest_name(), kind.name());
+    Rule::new(format!("size(self) <= {longest} && self.matches('{LABEL}')")).message(Message::Message(format!(
+        "no {kind} can have this name: write that of one in this namespace, at most {longest} lower-case letters, \
+         digits and hyphens, with a letter or digit at each end"
+    )))
+}
 
 #[cfg(test)]
 mod tests {
@@ -157,7 +192,27 @@ mod tests {
     #[test]
     fn the_longest_names_fit_into_a_dns_label() {
         for (kind, length) in [(Kind::Agent, 57), (Kind::ModelApi, 54), (Kind::McpServer, 53)] {
+            assert_eq!(kind.longest_name(), length, "{kind:?}");
             assert_eq!(kind.child(&"x".repeat(length)).len(), 63, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_a_resource_may_have_is_a_dns_label() {
+        for (name, may) in [
+            ("a", true),
+            ("0-a", true),
+            (&"x".repeat(57), true),
+            (&"x".repeat(58), false),
+            ("", false),
+            ("-a", false),
+            ("a-", false),
+            ("a.b", false),
+            ("A", false),
+            ("a_b", false),
+            ("ä", false),
+        ] {
+            assert_eq!(Kind::Agent.may_be_called(name), may, "{name:?}");
         }
     }
 

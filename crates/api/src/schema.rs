@@ -5,8 +5,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
+use kube::core::Rule;
 use schemars::Schema;
 use serde_json::{Value, json};
+
+use crate::names::{self, Kind};
+
+const RULES: &str = "x-kubernetes-validations";
 
 /// Takes the descriptions out of an embedded Kubernetes type, except its own.
 ///
@@ -100,15 +105,71 @@ pub(crate) fn env(schema: &mut Schema) {
         set(schema, "/items/properties/valueFrom", bound, json!(1));
     }
     set(schema, "/items/properties/name", "pattern", json!("^[^=]+$"));
-    set(schema, "/items", "x-kubernetes-validations", rules);
+    set(schema, "/items", RULES, rules);
+    describe(
+        schema,
+        "/items/properties",
+        [
+            ("name", "The name of the variable."),
+            (
+                "value",
+                "Its value. $(NAME) stands for the value of another variable, $$ for $.",
+            ),
+            ("valueFrom", "Where its value is, in place of value."),
+        ],
+    );
 }
 
-/// Of a key in a Secret or ConfigMap, as [`embedded`]: both names have to name something.
+/// Of a key in a Secret or ConfigMap, as [`embedded`]: both names have to be possible ones.
 pub(crate) fn key_ref(schema: &mut Schema) {
     embedded(schema);
-    for property in ["name", "key"] {
-        set(schema, &format!("/properties/{property}"), "minLength", json!(1));
+    let key = Rule::new(r"self.matches('^[-._a-zA-Z0-9]+$')")
+        .message("no key of a Secret or ConfigMap: write letters, digits, hyphens, underscores and dots");
+    for (property, rule) in [("name", object_name()), ("key", key)] {
+        set_rule(schema, &format!("/properties/{property}"), 253, &rule);
     }
+    describe(
+        schema,
+        "/properties",
+        [
+            ("name", "The name of the object."),
+            ("key", "The key in it."),
+            (
+                "optional",
+                "Whether the object or its key may be missing. Default: false.",
+            ),
+        ],
+    );
+}
+
+/// CEL, at a text: it may be the name of an object of whatever kind.
+pub(crate) fn object_name() -> Rule {
+    // A DNS subdomain.
+    Rule::new(r"self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')").message(
+        "no object can have this name: write that of one in this namespace, in lower-case letters, digits, hyphens \
+         and dots",
+    )
+}
+
+/// Of the name of a ModelAPI.
+pub(crate) fn model_api(schema: &mut Schema) {
+    set_rule(schema, "", 253, &names::name_of(Kind::ModelApi));
+}
+
+/// Of the names of MCPServers.
+pub(crate) fn mcp_servers(schema: &mut Schema) {
+    set_rule(schema, "/items", 253, &names::name_of(Kind::McpServer));
+}
+
+/// Of the names of Agents.
+pub(crate) fn agents(schema: &mut Schema) {
+    set_rule(schema, "/items", 253, &names::name_of(Kind::Agent));
+}
+
+/// A rule of a text, which is bounded: the API server reckons what a rule costs at worst.
+fn set_rule(schema: &mut Schema, pointer: &str, longest: u16, rule: &Rule) {
+    set(schema, pointer, "maxLength", json!(longest));
+    set(schema, pointer, RULES, json!([rule]));
 }
 
 /// Of requested and limited resources, as [`embedded`]: refuses what is no quantity.
@@ -124,8 +185,20 @@ pub(crate) fn resources(schema: &mut Schema) {
         // Without bounds the API server reckons with megabytes of text, and refuses the rule.
         set(schema, &amounts, "maxProperties", json!(100));
         set(schema, &amount, "maxLength", json!(64));
-        set(schema, &amount, "x-kubernetes-validations", rules);
+        set(schema, &amount, RULES, rules);
     }
+    describe(
+        schema,
+        "/properties",
+        [
+            ("requests", "What a node has to have free for the container."),
+            ("limits", "What the container may use at most."),
+            (
+                "claims",
+                "Names of resource claims of the pod that the container uses.",
+            ),
+        ],
+    );
     // As in the Deployment that they become part of.
     set(
         schema,
@@ -141,8 +214,22 @@ pub(crate) fn resources(schema: &mut Schema) {
     );
 }
 
+/// What `kubectl explain` says of properties that everybody sets.
+fn describe(schema: &mut Schema, properties: &str, texts: [(&str, &str); 3]) {
+    for (property, text) in texts {
+        set(
+            schema,
+            &format!("{properties}/{property}"),
+            "description",
+            json!(text),
+        );
+    }
+}
+
 fn set(schema: &mut Schema, pointer: &str, key: &str, value: Value) {
-    if let Some(node) = schema.pointer_mut(pointer).and_then(Value::as_object_mut) {
+    if pointer.is_empty() {
+        schema.insert(key.to_owned(), value);
+    } else if let Some(node) = schema.pointer_mut(pointer).and_then(Value::as_object_mut) {
         node.insert(key.to_owned(), value);
     }
 }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::common::{ContainerOverride, DeploymentStatus, GatewayRoute, Phase, PodSpecPatch, Telemetry};
 use crate::{
-    names,
-    schema::{embedded, env, on},
+    names::{self, Kind},
+    schema::{agents, embedded, env, mcp_servers, model_api, on},
 };
 
 /// An agent: it answers chats with the model of a ModelAPI, the tools of MCPServers and the help of its peers.
@@ -32,10 +32,11 @@ use crate::{
     ),
     derive = "PartialEq",
     doc = "Agent answers chats with the model of a ModelAPI, the tools of MCPServers and the help of its peers.",
-    validation = Rule::new(names::NAME_RULE_AGENT).message(names::NAME_MESSAGE_AGENT),
+    validation = names::own_name(Kind::Agent),
     validation = Rule::new("!has(self.spec.agentNetwork) || !has(self.spec.agentNetwork.access) || \
                             !(self.metadata.name in self.spec.agentNetwork.access)")
-        .message("names the agent itself, which cannot be its own peer: remove it")
+        .message(Message::Expression(
+            "'names the agent itself, which cannot be its own peer: remove ' + self.metadata.name".to_owned()))
         .field_path(".spec.agentNetwork.access"),
     printcolumn(name = "ModelAPI", type_ = "string", json_path = ".spec.modelAPI"),
     printcolumn(name = "Model", type_ = "string", json_path = ".spec.model"),
@@ -47,7 +48,7 @@ use crate::{
 pub struct AgentSpec {
     /// The name of a ModelAPI in the same namespace.
     #[serde(rename = "modelAPI")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(transform = model_api)]
     pub model_api: String,
     /// The model to ask. The ModelAPI has to serve it. May be left out where container.env sets MODEL_NAME.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +56,7 @@ pub struct AgentSpec {
     pub model: Option<String>,
     /// Names of MCPServers in the same namespace, whose tools the agent may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
+    #[schemars(length(max = 100), transform = mcp_servers)]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub mcp_servers: Vec<String>,
     /// Who reaches the agent, and whom it reaches.
@@ -107,7 +108,7 @@ pub struct AgentNetwork {
     pub expose: bool,
     /// Names of Agents in the same namespace that this one may delegate to. It is ready when they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 100), inner(length(min = 1, max = 253)))]
+    #[schemars(length(max = 100), transform = agents)]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub access: Vec<String>,
 }

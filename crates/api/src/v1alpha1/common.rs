@@ -20,14 +20,17 @@ use crate::schema::{embedded, env, patch, resources};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerOverride {
-    /// The image to run in place of the default one.
+    /// The image to run in place of the default one. That of an Agent is started as it was built, without the
+    /// generated arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
+    #[schemars(length(max = 1024))]
+    #[x_kube(validation = Rule::new("self.matches('^[^[:space:]]+$')")
+        .message("no image: write its name with a tag or digest and no spaces, such as example.com/agent:1"))]
     pub image: Option<String>,
-    /// Takes the place of the image's entrypoint.
+    /// The program to start, in place of the image's entrypoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Takes the place of the generated arguments.
+    /// The program's arguments, in place of the generated ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Requested and limited CPU, memory and devices, in place of the default requests.

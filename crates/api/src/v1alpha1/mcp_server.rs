@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::common::{ContainerOverride, DeploymentStatus, GatewayRoute, Phase, PodSpecPatch, Telemetry};
 use crate::{
-    names,
-    schema::{embedded, env, key_ref},
+    names::{self, Kind},
+    schema::{embedded, env, key_ref, object_name},
 };
 
 /// Tools, served over the Model Context Protocol.
@@ -28,7 +28,7 @@ use crate::{
     status = "MCPServerStatus",
     derive = "PartialEq",
     doc = "MCPServer serves tools over the Model Context Protocol.",
-    validation = Rule::new(names::NAME_RULE_MCP_SERVER).message(names::NAME_MESSAGE_MCP_SERVER),
+    validation = names::own_name(Kind::McpServer),
     printcolumn(name = "Runtime", type_ = "string", json_path = ".spec.runtime"),
     printcolumn(name = "Ready", type_ = "boolean", json_path = ".status.ready"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
@@ -66,9 +66,10 @@ pub struct MCPServerSpec {
     /// What the runtime is to serve; to python-string the source of Python functions, each of which is a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<String>,
-    /// The ServiceAccount of the pods, for tools that speak to the Kubernetes API.
+    /// The name of the pods' ServiceAccount in the same namespace, for tools that speak to the Kubernetes API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = object_name())]
     pub service_account_name: Option<String>,
     /// Where traces, metrics and logs are sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,6 +109,8 @@ pub enum OlderServerType {
 /// What is served, in the older spelling.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.mcp) || !has(self.toolsString)")
+    .message("mcp and toolsString both give the tools: remove one of them"))]
 pub struct OlderServerConfig {
     /// Where the tools are.
     #[serde(default, skip_serializing_if = "Option::is_none")]

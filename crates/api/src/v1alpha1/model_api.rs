@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::common::{ContainerOverride, DeploymentStatus, GatewayRoute, Phase, PodSpecPatch, Telemetry};
 use crate::{
-    names,
+    names::{self, Kind},
     schema::{embedded, env, key_ref},
 };
 
@@ -28,7 +28,7 @@ use crate::{
     status = "ModelAPIStatus",
     derive = "PartialEq",
     doc = "ModelAPI serves models as an OpenAI-compatible API.",
-    validation = Rule::new(names::NAME_RULE_MODEL_API).message(names::NAME_MESSAGE_MODEL_API),
+    validation = names::own_name(Kind::ModelApi),
     printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
     printcolumn(name = "Ready", type_ = "boolean", json_path = ".status.ready"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
@@ -125,7 +125,7 @@ const NATIVE_MODELS: &str = "(has(self.models) ? \
 #[x_kube(validation = Rule::new(format!("self.runtime != 'LiteLLM' || !({ASKS_MOCK})"))
     .message("LiteLLM, the default runtime, has no provider mock: add runtime: Native").field_path(".runtime"))]
 #[x_kube(validation = Rule::new(format!("!has(self.apiBase) || !({ASKS_MOCK})"))
-    .message("the provider mock asks no server: remove apiBase")
+    .message(Message::Expression("'the provider mock asks no server: remove apiBase ' + self.apiBase".to_owned()))
     .field_path(".apiBase").reason(Reason::FieldValueForbidden))]
 #[x_kube(validation = Rule::new(format!("!has(self.apiKey) || !({ASKS_MOCK})"))
     .message("the provider mock needs no key: remove apiKey")
@@ -162,9 +162,9 @@ pub struct ProxyConfig {
     pub provider: Option<String>,
     /// The address of the provider's API, such as http://models.example.com:8000/v1. Default: the provider's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 2048))]
-    #[x_kube(validation = Rule::new("self.startsWith('http://') || self.startsWith('https://')")
-        .message("no address: begin it with http:// or https://"))]
+    #[schemars(length(max = 2048))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://[^/?#[:space:]][^[:space:]]*$')")
+        .message("no address: write http:// or https:// and a host, such as http://models.example.com:8000/v1"))]
     pub api_base: Option<String>,
     /// The key for the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,7 @@
 //! is ours is compared word for word, one that is the server's own by its field and by what it has to name.
 
 mod refused;
+mod rules;
 mod served;
 mod specs;
 mod unbreakable;

@@ -50,6 +50,9 @@ fn usual(name: &str) -> &'static [&'static str] {
         "provider" => &["openai", "mock"],
         "apiBase" => &["http://models.example.com/v1"],
         "timeout" => &["30s", "0s", "1h30m"],
+        "image" => &["example.com/own:1"],
+        "key" => &["api-key"],
+        "serviceAccountName" => &["runner"],
         "params" | "toolsString" => &["def f(): pass"],
         "fromString" => &[
             "def f(): pass",
