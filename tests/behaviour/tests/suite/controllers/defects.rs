@@ -400,11 +400,12 @@ async fn defect_14_a_name_that_no_service_can_have_is_refused_and_so_is_such_a_p
     world.ready("agents", &longest).await;
 
     let lead = with(agent(), "agentNetwork", json!({"access": ["a.b"]}));
-    world.spec("agents", "lead", lead).await;
-    let failed = world.phase("agents", "lead", "Failed").await;
+    let (code, answer) = world.try_apply("agents", "lead", json!({"spec": lead})).await;
+    assert_eq!(code, 422, "{answer}");
+    let told = "spec.agentNetwork.access[0]: Invalid value: \"a.b\": no Agent can have this name";
     assert!(
-        message(&failed).contains("spec.agentNetwork.access: \"a.b\""),
-        "{failed}"
+        answer["message"].as_str().is_some_and(|message| message.contains(told)),
+        "{answer}"
     );
 }
 
