@@ -10,6 +10,10 @@ use std::{
 
 use opentelemetry_proto::tonic::{
     collector::{
+        logs::v1::{
+            ExportLogsServiceRequest, ExportLogsServiceResponse,
+            logs_service_server::{LogsService, LogsServiceServer},
+        },
         metrics::v1::{
             ExportMetricsServiceRequest, ExportMetricsServiceResponse,
             metrics_service_server::{MetricsService, MetricsServiceServer},
@@ -20,6 +24,7 @@ use opentelemetry_proto::tonic::{
         },
     },
     common::v1::{AnyValue, KeyValue, any_value},
+    logs::v1::LogRecord,
     metrics::v1::{Metric, metric::Data, number_data_point},
     resource::v1::Resource,
     trace::v1::{Span, span::SpanKind},
@@ -42,7 +47,25 @@ pub struct Collector {
 struct Kept {
     spans: Vec<SeenSpan>,
     /// The last of each, as counts grow.
-    points: BTreeMap<(String, BTreeMap<String, String>), SeenPoint>,
+    points: BTreeMap<(String, String, BTreeMap<String, String>), SeenPoint>,
+    lines: Vec<SeenLine>,
+}
+
+/// A log line as it was received.
+#[derive(Clone, Debug)]
+pub struct SeenLine {
+    /// The service that sent it.
+    pub service: String,
+    /// The trace, in hexadecimal; empty: none.
+    pub trace: String,
+    /// The span, in hexadecimal; empty: none.
+    pub span: String,
+    /// `INFO`, `WARN` and so on.
+    pub level: String,
+    /// What it says.
+    pub text: String,
+    /// Its attributes, as text.
+    pub attributes: BTreeMap<String, String>,
 }
 
 /// A span as it was received.
@@ -73,6 +96,8 @@ pub struct SeenSpan {
 /// How often something was measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenPoint {
+    /// The service that sent it.
+    pub service: String,
     /// The metric.
     pub metric: String,
     /// Its unit.
@@ -103,6 +128,7 @@ impl Collector {
         let serving = server
             .add_service(TraceServiceServer::new(Keeper(kept.clone())))
             .add_service(MetricsServiceServer::new(Keeper(kept.clone())))
+            .add_service(LogsServiceServer::new(Keeper(kept.clone())))
             .serve_with_incoming(TcpIncoming::from(listener));
         let task = tokio::spawn(async move { serving.await.unwrap() });
         Self { endpoint, kept, task }
@@ -116,6 +142,11 @@ impl Collector {
     /// The spans that it was sent.
     pub fn spans(&self) -> Vec<SeenSpan> {
         self.kept.lock().unwrap().spans.clone()
+    }
+
+    /// The log lines that it was sent.
+    pub fn lines(&self) -> Vec<SeenLine> {
+        self.kept.lock().unwrap().lines.clone()
     }
 
     /// What was measured, each as it was sent last.
@@ -157,13 +188,47 @@ impl MetricsService for Keeper {
     ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
         let mut kept = self.0.lock().unwrap();
         for of_resource in request.into_inner().resource_metrics {
+            let resource = resource(of_resource.resource);
             let metrics = of_resource.scope_metrics.into_iter();
-            for point in metrics.flat_map(|scope| scope.metrics).flat_map(points) {
-                kept.points
-                    .insert((point.metric.clone(), point.labels.clone()), point);
+            let metrics = metrics.flat_map(|scope| scope.metrics);
+            for point in metrics.flat_map(|metric| points(&resource, metric)) {
+                let key = (point.metric.clone(), point.service.clone(), point.labels.clone());
+                kept.points.insert(key, point);
             }
         }
         Ok(Response::new(Default::default()))
+    }
+}
+
+#[tonic::async_trait]
+impl LogsService for Keeper {
+    async fn export(
+        &self,
+        request: Request<ExportLogsServiceRequest>,
+    ) -> Result<Response<ExportLogsServiceResponse>, Status> {
+        let mut kept = self.0.lock().unwrap();
+        for of_resource in request.into_inner().resource_logs {
+            let resource = resource(of_resource.resource);
+            for line in of_resource
+                .scope_logs
+                .into_iter()
+                .flat_map(|scope| scope.log_records)
+            {
+                kept.lines.push(line_of(&resource, line));
+            }
+        }
+        Ok(Response::new(Default::default()))
+    }
+}
+
+fn line_of(resource: &BTreeMap<String, String>, line: LogRecord) -> SeenLine {
+    SeenLine {
+        service: resource.get("service.name").cloned().unwrap_or_default(),
+        trace: hex(&line.trace_id),
+        span: hex(&line.span_id),
+        level: line.severity_text,
+        text: text(line.body),
+        attributes: texts(line.attributes),
     }
 }
 
@@ -188,7 +253,7 @@ fn seen(resource: &BTreeMap<String, String>, span: Span) -> SeenSpan {
     }
 }
 
-fn points(metric: Metric) -> Vec<SeenPoint> {
+fn points(resource: &BTreeMap<String, String>, metric: Metric) -> Vec<SeenPoint> {
     let counts: Vec<(Vec<KeyValue>, u64)> = match metric.data {
         Some(Data::Sum(sum)) => sum
             .data_points
@@ -208,6 +273,7 @@ fn points(metric: Metric) -> Vec<SeenPoint> {
         other => panic!("{} is {other:?}, which nobody sends", metric.name),
     };
     let seen = counts.into_iter().map(|(labels, count)| SeenPoint {
+        service: resource.get("service.name").cloned().unwrap_or_default(),
         metric: metric.name.clone(),
         unit: metric.unit.clone(),
         labels: texts(labels),

@@ -4,7 +4,12 @@
 use std::collections::HashMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use opentelemetry::{Context, propagation::TextMapPropagator, trace::TraceContextExt};
+use opentelemetry::{
+    Context,
+    context::{FutureExt, WithContext},
+    propagation::TextMapPropagator,
+    trace::TraceContextExt,
+};
 use opentelemetry_sdk::propagation::{BaggagePropagator, TraceContextPropagator};
 
 /// The fields that carry a context, as headers and as keys of a request's metadata.
@@ -63,13 +68,27 @@ impl TraceContext {
 
     /// Where this is; `None` in no trace.
     pub fn ids(&self) -> Option<Ids> {
-        let span = self.0.span();
-        let context = span.span_context();
-        context.is_valid().then(|| Ids {
-            trace_id: context.trace_id().to_string(),
-            span_id: context.span_id().to_string(),
-        })
+        ids(&self.0)
     }
+
+    /// Has the log lines of a future or a stream name this place.
+    pub fn attach<T>(&self, of: T) -> WithContext<T> {
+        of.with_context(self.0.clone())
+    }
+}
+
+/// The place whose future or stream is going on here; `None` in no trace.
+pub(crate) fn current() -> Option<Ids> {
+    Context::map_current(ids)
+}
+
+fn ids(context: &Context) -> Option<Ids> {
+    let span = context.span();
+    let context = span.span_context();
+    context.is_valid().then(|| Ids {
+        trace_id: context.trace_id().to_string(),
+        span_id: context.span_id().to_string(),
+    })
 }
 
 #[cfg(test)]

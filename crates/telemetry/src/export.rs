@@ -1,6 +1,6 @@
-//! How traces and metrics leave the process: OTLP over gRPC, in the background.
+//! How traces, metrics and logs leave the process: OTLP over gRPC, in the background.
 //!
-//! Spans wait in a bounded queue and are dropped when it is full, so that a collector that is slow or gone
+//! Spans and log lines wait in bounded queues and are dropped when these are full, so that a collector that is slow or gone
 //! costs nobody any time. Whether it takes what is sent is told when that changes, not each time.
 
 use std::{
@@ -14,18 +14,18 @@ use std::{
 
 use kaos_seams::Random;
 use opentelemetry::{
-    KeyValue,
+    InstrumentationScope, KeyValue,
+    logs::LogRecord,
     trace::{SpanId, TraceId},
 };
 use opentelemetry_otlp::{
-    ExporterBuildError, MetricExporter, SpanExporter, WithExportConfig, WithTonicConfig,
+    ExporterBuildError, LogExporter, MetricExporter, SpanExporter, WithExportConfig, WithTonicConfig,
 };
 use opentelemetry_sdk::{
     Resource,
     error::{OTelSdkError, OTelSdkResult},
-    metrics::{
-        PeriodicReader, SdkMeterProvider, Temporality, data::ResourceMetrics, exporter::PushMetricExporter,
-    },
+    logs::{BatchLogProcessor, LogBatch, LogProcessor, SdkLogRecord, SdkLoggerProvider},
+    metrics::{PeriodicReader, Temporality, data::ResourceMetrics, exporter::PushMetricExporter},
     resource::TelemetryResourceDetector,
     trace::{BatchSpanProcessor, IdGenerator, SdkTracerProvider, SpanData},
 };
@@ -81,11 +81,31 @@ pub(crate) fn traces(
 }
 
 /// As [`traces`].
-pub(crate) fn metrics(
+pub(crate) fn logs(
     endpoint: &Url,
     tls: ClientTlsConfig,
     resource: Resource,
-) -> Result<SdkMeterProvider, ExporterBuildError> {
+) -> Result<SdkLoggerProvider, ExporterBuildError> {
+    let exporter = LogExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint.as_str());
+    let exporter = match endpoint.scheme() {
+        "https" => exporter.with_tls_config(tls).build()?,
+        _ => exporter.build()?,
+    };
+    let exporter = Watched::new(exporter, "logs", endpoint);
+    Ok(SdkLoggerProvider::builder()
+        .with_resource(resource)
+        .with_log_processor(Named)
+        .with_log_processor(BatchLogProcessor::builder(exporter).build())
+        .build())
+}
+
+/// As [`traces`], but read from a provider whose resource is known to it.
+pub(crate) fn metrics(
+    endpoint: &Url,
+    tls: ClientTlsConfig,
+) -> Result<PeriodicReader<Watched<MetricExporter>>, ExporterBuildError> {
     let exporter = MetricExporter::builder()
         .with_tonic()
         .with_endpoint(endpoint.as_str());
@@ -93,11 +113,7 @@ pub(crate) fn metrics(
         "https" => exporter.with_tls_config(tls).build()?,
         _ => exporter.build()?,
     };
-    let exporter = Watched::new(exporter, "metrics", endpoint);
-    Ok(SdkMeterProvider::builder()
-        .with_resource(resource)
-        .with_reader(PeriodicReader::builder(exporter).build())
-        .build())
+    Ok(PeriodicReader::builder(Watched::new(exporter, "metrics", endpoint)).build())
 }
 
 /// Identifiers of traces and spans from the randomness that was handed in.
@@ -118,8 +134,28 @@ impl IdGenerator for Ids {
     }
 }
 
+/// Says by the attribute that readers of KAOS' logs know which part of the program wrote a line.
+#[derive(Debug)]
+struct Named;
+
+impl LogProcessor for Named {
+    fn emit(&self, line: &mut SdkLogRecord, _scope: &InstrumentationScope) {
+        if let Some(target) = line.target().cloned() {
+            line.add_attribute("logger_name", target.into_owned());
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
 /// An exporter that tells when the collector stops taking what it sends, and when it takes it again.
-struct Watched<E> {
+pub(crate) struct Watched<E> {
     inner: E,
     what: &'static str,
     /// The collector's address, without a password.
@@ -201,6 +237,20 @@ impl opentelemetry_sdk::trace::SpanExporter for Watched<SpanExporter> {
     }
 }
 
+impl opentelemetry_sdk::logs::LogExporter for Watched<LogExporter> {
+    async fn export(&self, batch: LogBatch<'_>) -> OTelSdkResult {
+        self.noting(self.inner.export(batch).await)
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.inner.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.inner.set_resource(resource);
+    }
+}
+
 impl PushMetricExporter for Watched<MetricExporter> {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         self.noting(self.inner.export(metrics).await)
@@ -221,26 +271,8 @@ impl PushMetricExporter for Watched<MetricExporter> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{self, Write},
-        sync::{Mutex, PoisonError},
-    };
-
     use super::*;
-
-    /// What was logged.
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::testing::Log;
 
     #[test]
     fn a_collector_is_told_of_when_its_state_changes() {
@@ -265,7 +297,7 @@ mod tests {
             }
             let _ = watched.noting(Err(OTelSdkError::AlreadyShutdown));
         });
-        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let log = log.text();
         let levels: Vec<&str> = log
             .split_whitespace()
             .filter(|word| matches!(*word, "WARN" | "INFO"))

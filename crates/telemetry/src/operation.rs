@@ -1,6 +1,6 @@
 //! Something that takes time and succeeds or fails: a span, and where it is measured, a count and a duration.
 
-use std::fmt::Display;
+use std::{fmt::Display, time::Duration};
 
 use opentelemetry::{
     KeyValue, Value,
@@ -25,24 +25,64 @@ const BOUNDS: [f64; 18] = [
 
 /// What is said of an operation that nobody waited for until its end.
 const CANCELLED: &str = "cancelled";
+/// By what attribute it is said which of few kinds of error there was.
+const ERROR: &str = "error.type";
 /// How much of a reason is sent, in characters: it may quote what a server or a tool said.
 const REASON: usize = 500;
 
-/// A count of operations and how long they took. Cheap to clone.
+/// Where operations of one kind are measured. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Measure(Option<(Counter<u64>, Histogram<f64>)>);
+pub struct Measure {
+    duration: Histogram<f64>,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// As dashboards for KAOS know it: a count beside the duration, milliseconds, and whether it succeeded.
+    Kaos(Counter<u64>),
+    /// As OpenTelemetry's conventions have it: seconds, and of those that failed the kind of error. The
+    /// duration's own count is all the counting there is.
+    Conventional,
+}
 
 impl Measure {
-    pub(crate) fn new(meter: Option<&Meter>, counter: &'static str, duration: &'static str) -> Self {
-        Self(meter.map(|meter| {
-            let counter = meter.u64_counter(counter).with_unit("1").build();
-            let duration = meter
+    pub(crate) fn kaos(meter: &Meter, counter: &'static str, duration: &'static str) -> Self {
+        Self {
+            // Without a unit: where Prometheus is asked, the unit 1 would be taken for that of a ratio.
+            form: Form::Kaos(meter.u64_counter(counter).build()),
+            duration: meter
                 .f64_histogram(duration)
                 .with_unit("ms")
                 .with_boundaries(BOUNDS.to_vec())
-                .build();
-            (counter, duration)
-        }))
+                .build(),
+        }
+    }
+
+    pub(crate) fn conventional(meter: &Meter, duration: &'static str, bounds: &[f64]) -> Self {
+        Self {
+            form: Form::Conventional,
+            duration: meter
+                .f64_histogram(duration)
+                .with_unit("s")
+                .with_boundaries(bounds.to_vec())
+                .build(),
+        }
+    }
+
+    fn record(&self, mut labels: Vec<KeyValue>, took: Duration, error: Option<&'static str>) {
+        match &self.form {
+            Form::Kaos(counter) => {
+                let success = if error.is_none() { "true" } else { "false" };
+                labels.push(KeyValue::new("success", success));
+                counter.add(1, &labels);
+                self.duration.record(took.as_secs_f64() * 1000.0, &labels);
+            }
+            Form::Conventional => {
+                labels.extend(error.map(|kind| KeyValue::new(ERROR, kind)));
+                self.duration.record(took.as_secs_f64(), &labels);
+            }
+        }
     }
 }
 
@@ -55,8 +95,9 @@ pub struct Operation {
     /// Whether the context is that of a span of this operation, and not of what it is part of.
     traced: bool,
     began: Instant,
-    measures: Option<(Measure, Vec<KeyValue>)>,
-    succeeded: Option<bool>,
+    measures: Vec<(Measure, Vec<KeyValue>)>,
+    /// How it ended: the kind of error, if it did not succeed.
+    end: Option<Result<(), &'static str>>,
 }
 
 impl Operation {
@@ -66,17 +107,15 @@ impl Operation {
             context,
             traced,
             began: Instant::now(),
-            measures: None,
-            succeeded: None,
+            measures: Vec::new(),
+            end: None,
         }
     }
 
-    /// Has it counted by `measure`, once, with `labels` and whether it succeeded.
+    /// Has it measured by `measure`, once it has ended, with `labels` and how it ended. Measures add up.
     pub fn measured(mut self, measure: &Measure, labels: impl IntoIterator<Item = KeyValue>) -> Self {
-        self.measures = measure
-            .0
-            .is_some()
-            .then(|| (measure.clone(), labels.into_iter().collect()));
+        self.measures
+            .push((measure.clone(), labels.into_iter().collect()));
         self
     }
 
@@ -106,7 +145,7 @@ impl Operation {
 
     /// Ends it: it succeeded.
     pub fn succeed(mut self) {
-        self.succeeded = Some(true);
+        self.end = Some(Ok(()));
     }
 
     /// Ends it: it failed for `reason`, an error of the `kind`, which is one of few.
@@ -115,10 +154,10 @@ impl Operation {
     }
 
     fn failed(&mut self, kind: &'static str, reason: &dyn Display) {
-        self.succeeded = Some(false);
+        self.end = Some(Err(kind));
         if self.traced {
             let span = self.context.0.span();
-            span.set_attribute(KeyValue::new("error.type", kind));
+            span.set_attribute(KeyValue::new(ERROR, kind));
             span.set_status(Status::error(
                 reason.to_string().chars().take(REASON).collect::<String>(),
             ));
@@ -128,7 +167,7 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        if self.succeeded.is_none() {
+        if self.end.is_none() {
             self.failed(CANCELLED, &"nobody waited for the end");
         }
         if self.traced
@@ -136,15 +175,9 @@ impl Drop for Operation {
         {
             self.context.0.span().end_with_timestamp(now);
         }
-        if let Some((Measure(Some((counter, duration))), mut labels)) = self.measures.take() {
-            let success = if self.succeeded == Some(true) {
-                "true"
-            } else {
-                "false"
-            };
-            labels.push(KeyValue::new("success", success));
-            counter.add(1, &labels);
-            duration.record(self.began.elapsed().as_secs_f64() * 1000.0, &labels);
+        let error = self.end.and_then(Result::err);
+        for (measure, labels) in std::mem::take(&mut self.measures) {
+            measure.record(labels, self.began.elapsed(), error);
         }
     }
 }

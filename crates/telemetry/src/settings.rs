@@ -1,4 +1,4 @@
-//! What the environment says of traces and metrics, in the variables of OpenTelemetry:
+//! What the environment says of traces, metrics and logs, in the variables of OpenTelemetry:
 //! <https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/>.
 //!
 //! Read here is what decides whether anything is sent, and where. The fine tuning (headers, timeouts,
@@ -16,7 +16,7 @@ const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 const INSECURE: &str = "OTEL_EXPORTER_OTLP_INSECURE";
 
-/// Where traces and metrics are sent by OTLP over gRPC, and by whom.
+/// Where traces, metrics and logs are sent by OTLP over gRPC, and by whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// The name of the service that sends.
@@ -27,6 +27,8 @@ pub struct Export {
     pub traces: Option<Url>,
     /// Where metrics are sent; `None`: nowhere.
     pub metrics: Option<Url>,
+    /// Where log lines are sent, beside standard error; `None`: nowhere.
+    pub logs: Option<Url>,
     /// A PEM file with the authorities that vouch for the collector, beside those of the system.
     pub certificate: Option<PathBuf>,
 }
@@ -40,7 +42,7 @@ pub struct InvalidExport {
     wanted: &'static str,
 }
 
-/// One of the two things that are sent.
+/// One of the things that are sent.
 struct Signal {
     exporter: &'static str,
     endpoint: &'static str,
@@ -59,6 +61,12 @@ const METRICS: Signal = Signal {
     endpoint: "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
     protocol: "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
     insecure: "OTEL_EXPORTER_OTLP_METRICS_INSECURE",
+};
+const LOGS: Signal = Signal {
+    exporter: "OTEL_LOGS_EXPORTER",
+    endpoint: "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
+    protocol: "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL",
+    insecure: "OTEL_EXPORTER_OTLP_LOGS_INSECURE",
 };
 
 impl Export {
@@ -88,6 +96,7 @@ impl Export {
             attributes: env.attributes()?,
             traces: env.target(&TRACES)?,
             metrics: env.target(&METRICS)?,
+            logs: env.target(&LOGS)?,
             certificate: env.get(CERTIFICATE).map(PathBuf::from),
         }))
     }
@@ -212,7 +221,8 @@ mod tests {
                 pair("note", "a,b"),
             ],
             traces: Some(url.clone()),
-            metrics: Some(url),
+            metrics: Some(url.clone()),
+            logs: Some(url),
             certificate: None,
         };
         assert_eq!(export, expected);
@@ -223,10 +233,13 @@ mod tests {
         let export = read(&[
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://traces:4317"),
             ("OTEL_METRICS_EXPORTER", "none"),
+            ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "logs:4317"),
+            ("OTEL_EXPORTER_OTLP_LOGS_INSECURE", "true"),
         ]);
         let export = export.unwrap().unwrap();
         assert_eq!(export.traces.unwrap().as_str(), "https://traces:4317/");
         assert_eq!(export.metrics, None);
+        assert_eq!(export.logs.unwrap().as_str(), "http://logs:4317/");
     }
 
     #[test]
@@ -247,6 +260,7 @@ mod tests {
             (ENDPOINT, "http://", "such as http://collector:4317"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", "set it to grpc"),
             ("OTEL_TRACES_EXPORTER", "zipkin", "set it to otlp or none"),
+            ("OTEL_LOGS_EXPORTER", "console", "set it to otlp or none"),
             (ATTRIBUTES, "team", "pairs such as team=search"),
             (ATTRIBUTES, "=x", "pairs such as team=search"),
         ] {

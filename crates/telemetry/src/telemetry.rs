@@ -9,13 +9,16 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use http::Response;
 use kaos_seams::{Clock, Seams};
 use opentelemetry::{
     KeyValue,
-    metrics::{Meter, MeterProvider as _},
+    metrics::{Meter, MeterProvider as _, NoopMeterProvider},
     trace::{SpanBuilder, SpanKind, TraceContextExt, Tracer as _, TracerProvider as _},
 };
 use opentelemetry_sdk::{
+    error::OTelSdkError,
+    logs::SdkLoggerProvider,
     metrics::SdkMeterProvider,
     trace::{SdkTracer, SdkTracerProvider},
 };
@@ -23,8 +26,9 @@ use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
     context::TraceContext,
-    export,
+    export, logs,
     operation::{Measure, Operation},
+    scrape::Scraped,
     settings::Export,
 };
 
@@ -33,13 +37,19 @@ const SCOPE: &str = "kaos";
 /// How long a shutdown waits for what has not been sent yet.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Takes traces and metrics, and sends them where [`Export`] says. Cheap to clone.
+/// Takes traces and metrics: sends them where [`Export`] says, and tells metrics to whoever asks
+/// ([`scrape`](Self::scrape)). Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Telemetry(Option<Arc<Sending>>);
+pub struct Telemetry(Option<Arc<Taking>>);
 
-struct Sending {
+struct Taking {
+    /// `None`: none are sent.
     traces: Option<(SdkTracer, SdkTracerProvider)>,
-    metrics: Option<(Meter, SdkMeterProvider)>,
+    meter: Meter,
+    metrics: SdkMeterProvider,
+    scraped: Scraped,
+    /// `None`: none are sent.
+    logs: Option<SdkLoggerProvider>,
     clock: Arc<dyn Clock>,
 }
 
@@ -47,8 +57,11 @@ struct Sending {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// OpenTelemetry cannot set up what its variables say.
-    #[error("traces and metrics cannot be sent: {0}")]
+    #[error("traces, metrics and logs cannot be sent: {0}")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
+    /// Metrics cannot be set up to be read.
+    #[error("metrics cannot be set up: {0}")]
+    Metrics(#[from] OTelSdkError),
     /// The file of certificates cannot be read.
     #[error("certificates of the collector cannot be read from {}: {reason}", path.display())]
     Certificate {
@@ -61,47 +74,61 @@ pub enum StartError {
 }
 
 impl Telemetry {
-    /// One that sends nothing.
+    /// One that measures and sends nothing.
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// One that sends as `export` says, in the background. Does not wait for a connection. Call it within the
-    /// runtime that is to carry the connection, and [`shutdown`](Self::shutdown) before that ends.
+    /// One that measures, and sends as `export` says, in the background; without one, nothing is sent. Does not
+    /// wait for a connection. Call it within the runtime that is to carry the connection, and
+    /// [`shutdown`](Self::shutdown) before that ends.
+    ///
+    /// The log lines of the process are sent by the first that sends any.
     ///
     /// # Errors
     /// If OpenTelemetry finds its variables malformed, or the collector's certificates cannot be read.
     pub fn start(export: Option<&Export>, seams: &Seams) -> Result<Self, StartError> {
-        let Some(export) = export else {
-            return Ok(Self::off());
-        };
-        let resource = export::resource(export, &*seams.random);
-        let read = |path: &PathBuf| {
-            fs::read(path).map_err(|reason| StartError::Certificate {
-                path: path.clone(),
-                reason,
-            })
-        };
-        let tls = export::tls(export.certificate.as_ref().map(read).transpose()?);
-        let traces = match &export.traces {
-            Some(endpoint) => {
+        let (scraped, reader) = Scraped::new()?;
+        let mut metrics = SdkMeterProvider::builder().with_reader(reader);
+        let (mut traces, mut logs) = (None, None);
+        if let Some(export) = export {
+            let resource = export::resource(export, &*seams.random);
+            let read = |path: &PathBuf| {
+                fs::read(path).map_err(|reason| StartError::Certificate {
+                    path: path.clone(),
+                    reason,
+                })
+            };
+            let tls = export::tls(export.certificate.as_ref().map(read).transpose()?);
+            if let Some(endpoint) = &export.traces {
                 let provider = export::traces(endpoint, tls.clone(), resource.clone(), seams.random.clone())?;
-                Some((provider.tracer(SCOPE), provider))
+                traces = Some((provider.tracer(SCOPE), provider));
             }
-            None => None,
-        };
-        let metrics = match &export.metrics {
-            Some(endpoint) => {
-                let provider = export::metrics(endpoint, tls, resource)?;
-                Some((provider.meter(SCOPE), provider))
+            if let Some(endpoint) = &export.logs {
+                let provider = export::logs(endpoint, tls.clone(), resource.clone())?;
+                logs::send_by(&provider);
+                logs = Some(provider);
             }
-            None => None,
-        };
-        Ok(Self(Some(Arc::new(Sending {
+            if let Some(endpoint) = &export.metrics {
+                metrics = metrics.with_reader(export::metrics(endpoint, tls)?);
+            }
+            metrics = metrics.with_resource(resource);
+        }
+        let metrics = metrics.build();
+        Ok(Self(Some(Arc::new(Taking {
             traces,
+            meter: metrics.meter(SCOPE),
             metrics,
+            scraped,
+            logs,
             clock: seams.clock.clone(),
         }))))
+    }
+
+    /// The answer to `GET /metrics`: what was measured so far, for Prometheus.
+    pub fn scrape(&self) -> Response<String> {
+        let scraped = self.0.as_ref().map(|taking| taking.scraped.clone());
+        scraped.unwrap_or_default().answer()
     }
 
     /// Begins an operation named `name` as part of what `parent` is part of.
@@ -112,7 +139,7 @@ impl Telemetry {
         name: impl Into<Cow<'static, str>>,
         attributes: impl IntoIterator<Item = KeyValue>,
     ) -> Operation {
-        let tracer = self.0.as_ref().and_then(|sending| sending.traces.as_ref());
+        let tracer = self.0.as_ref().and_then(|taking| taking.traces.as_ref());
         let (Some((tracer, _)), Some(now)) = (tracer, self.now()) else {
             return Operation::new(self.clone(), parent.clone(), false);
         };
@@ -124,35 +151,48 @@ impl Telemetry {
         Operation::new(self.clone(), TraceContext(parent.0.with_span(span)), true)
     }
 
-    /// A count of operations as `counter` and how long they took, in milliseconds, as `duration`.
+    /// A count of operations as `counter` and how long they took, in milliseconds, as `duration`, both with
+    /// the label `success`: the form that dashboards for KAOS know.
     pub fn measure(&self, counter: &'static str, duration: &'static str) -> Measure {
-        let metrics = self.0.as_ref().and_then(|sending| sending.metrics.as_ref());
-        Measure::new(metrics.map(|(meter, _)| meter), counter, duration)
+        Measure::kaos(&self.meter(), counter, duration)
+    }
+
+    /// How long operations took, in seconds, as `name`, with the label `error.type` where they failed: the form
+    /// of OpenTelemetry's conventions, which also say the upper bounds of the buckets.
+    pub fn duration(&self, name: &'static str, bounds: &[f64]) -> Measure {
+        Measure::conventional(&self.meter(), name, bounds)
+    }
+
+    /// What makes any other instrument.
+    pub fn meter(&self) -> Meter {
+        match &self.0 {
+            Some(taking) => taking.meter.clone(),
+            None => NoopMeterProvider::new().meter(SCOPE),
+        }
     }
 
     /// The time of spans; `None` where there are none.
     pub(crate) fn now(&self) -> Option<SystemTime> {
-        self.0.as_ref().map(|sending| sending.clock.now().into())
+        self.0.as_ref().map(|taking| taking.clock.now().into())
     }
 
     /// Sends what has not been sent yet, for at most 2 s, and nothing after that.
     pub async fn shutdown(&self) {
-        let Some(sending) = &self.0 else { return };
-        let (traces, metrics) = (
-            sending.traces.as_ref().map(|(_, provider)| provider.clone()),
-            sending.metrics.as_ref().map(|(_, provider)| provider.clone()),
-        );
-        // Threads of their own: both block, the runtime would wait for its own at its end, and a collector
-        // that does not take the one must not keep the other from being sent.
+        let Some(taking) = &self.0 else { return };
+        let traces = taking.traces.as_ref().map(|(_, provider)| provider.clone());
+        let (metrics, logs) = (taking.metrics.clone(), taking.logs.clone());
+        // Threads of their own: all block, the runtime would wait for its own at its end, and a collector
+        // that does not take the one must not keep the others from being sent.
         let ends = async {
             tokio::join!(
                 ended(move || traces.map(|provider| provider.shutdown_with_timeout(FLUSH))),
-                ended(move || metrics.map(|provider| provider.shutdown_with_timeout(FLUSH))),
+                ended(move || metrics.shutdown_with_timeout(FLUSH)),
+                ended(move || logs.map(|provider| provider.shutdown_with_timeout(FLUSH))),
             )
         };
         if timeout(FLUSH, ends).await.is_err() {
             tracing::warn!(
-                "the last traces and metrics could not be sent within {} s",
+                "the last traces, metrics and logs could not be sent within {} s",
                 FLUSH.as_secs()
             );
         }
