@@ -70,6 +70,16 @@ impl Failure {
         }
     }
 
+    /// What the upstream said of when to come again.
+    pub(crate) fn retry_after(&self) -> Option<&HeaderValue> {
+        self.retry_after.as_ref()
+    }
+
+    /// For people.
+    pub(crate) fn message(&self) -> &str {
+        &self.body.error.message
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }

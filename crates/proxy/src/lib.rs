@@ -7,17 +7,27 @@
 //!
 //! The file is read again while it is served, as the file of a mounted Secret changes with the Secret.
 //!
-//! Never lets a request choose where it goes or with which key, never logs a key or what was said, and never
-//! repeats a request: whoever asked decides that.
+//! Data goes one way: a body becomes a [`request::Request`], [`balance`] picks a deployment for it, [`provider`]
+//! makes a call of it, [`forward`] sends that, and its answer comes back through the same provider.
+//!
+//! Never lets a request choose where it goes or with which key, and never logs a key or what was said. What failed
+//! is asked again only as long as nothing of an answer was passed on.
 
+mod balance;
+mod client;
 mod config;
+mod embeddings;
 mod error;
 mod forward;
+mod health;
 mod live;
 mod mock;
+mod provider;
+mod request;
 mod router;
 mod secret;
 mod stream;
+mod watched;
 
 pub use config::{Config, ConfigError};
 pub use router::{Error, serve};

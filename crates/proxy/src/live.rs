@@ -69,7 +69,9 @@ impl Live {
         let place = match error {
             ConfigError::Invalid { line: Some(line), .. } => format!("line {line}; "),
             ConfigError::Invalid { line: None, .. } => String::new(),
-            ConfigError::Read { .. } | ConfigError::Key { .. } => "it cannot be read; ".to_owned(),
+            ConfigError::Environment { .. } | ConfigError::Read { .. } | ConfigError::Key { .. } => {
+                "it cannot be read; ".to_owned()
+            }
         };
         let problem = format!(
             "the changed configuration cannot be served ({place}the log says more), the one before stays in force"
@@ -89,7 +91,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::config::Target;
+    use crate::config::Upstream;
 
     const FILE: &str = "model_list:\n- model_name: NAME\n  litellm_params:\n    model: openai/NAME\n    \
                         api_base: http://models/v1\n    api_key: os.environ/PROXY_API_KEY\n";
@@ -125,9 +127,9 @@ mod tests {
     }
 
     fn key(in_force: &InForce, model: &str) -> String {
-        match in_force.config.target(model) {
-            Some(Target::OpenAi { key: Some(key), .. }) => key.reveal().to_owned(),
-            other => panic!("{other:?}"),
+        match &in_force.config.group(model).unwrap().deployments[0].upstream {
+            Upstream::Remote(remote) => remote.key.as_ref().unwrap().reveal().to_owned(),
+            Upstream::Mock => panic!("{model} is the mock"),
         }
     }
 
@@ -159,9 +161,9 @@ mod tests {
         for (broken, place) in [
             (
                 "model_list:\n- model_name: secret-text\n  wrong: 1\n",
-                "(line 3; the log says more)",
+                "(line 2; the log says more)",
             ),
-            ("model_list: []\n", "(the log says more)"),
+            ("model_list: []\n", "(line 1; the log says more)"),
         ] {
             write(folder.path(), "config.yaml", broken);
             told.changed().await.unwrap();

@@ -4,45 +4,39 @@ use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::Body,
-    extract::{Request, State},
-    http::{StatusCode, Uri, header},
+    body::{Body, Bytes},
+    extract::{Request as HttpRequest, State},
+    http::{HeaderMap, StatusCode, Uri, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use http_body_util::BodyExt;
 use kaos_openai::{Model, ModelList};
 use kaos_seams::Seams;
-use serde_json::{Map, Value, json};
-use tokio::{net::TcpListener, sync::watch, time::Instant};
+use kaos_telemetry::Telemetry;
+use serde_json::{Value, json};
+use subtle::ConstantTimeEq;
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 
 use crate::{
-    config::{Config, Target},
+    balance,
+    config::{Config, Upstream},
     error::Failure,
     forward::Forwarder,
     live::{InForce, Live},
-    mock,
+    request::{Operation, Request},
+    watched::{Meters, Watched},
 };
 
 /// The largest request body in bytes; images travel in it.
 const MAX_REQUEST: usize = 32 * 1024 * 1024;
+/// The longest silence within a request's body.
+const SLOWEST: Duration = Duration::from_secs(30);
 /// How long answers that are being given may go on after the shutdown has begun; within the 30 s of a pod.
 const DRAIN: Duration = Duration::from_secs(20);
-/// With these LiteLLM lets a request choose its upstream and the credentials. Here only the file does.
-const RESERVED: [&str; 10] = [
-    "api_base",
-    "api_key",
-    "api_version",
-    "base_url",
-    "custom_llm_provider",
-    "extra_headers",
-    "fallbacks",
-    "litellm_params",
-    "model_list",
-    "user_config",
-];
 
 /// Why the proxy ended.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +53,7 @@ struct Proxy {
     config: watch::Receiver<InForce>,
     forwarder: Forwarder,
     seams: Seams,
+    meters: Arc<Meters>,
     /// When the proxy started, in seconds since the epoch: the creation time of its models.
     started: i64,
 }
@@ -71,7 +66,7 @@ impl Proxy {
 }
 
 /// Serves `config` on `listener` until `shutdown`, then lets the answers that have begun end. When its file
-/// changes, new requests are answered by what it says then.
+/// changes, new requests are answered by what it says then. What happens is measured by `telemetry`.
 ///
 /// A TLS provider must be installed before (`kaos_telemetry::install_crypto_provider`).
 ///
@@ -81,9 +76,10 @@ pub async fn serve(
     config: Config,
     listener: TcpListener,
     seams: Seams,
+    telemetry: Telemetry,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
-    let forwarder = Forwarder::new(seams.dialer.clone()).map_err(Error::Client)?;
+    let forwarder = Forwarder::new(seams.clone(), &config.transport).map_err(Error::Client)?;
     let address = listener.local_addr()?;
     tracing::info!(%address, models = config.names().collect::<Vec<_>>().join(", "), "serving models");
     let started = seams.clock.now().as_second();
@@ -96,6 +92,7 @@ pub async fn serve(
         config,
         forwarder,
         seams,
+        meters: Arc::new(Meters::new(telemetry)),
         started,
     }));
     if address.ip().is_loopback() {
@@ -114,16 +111,23 @@ pub async fn serve(
 
 fn router(proxy: Arc<Proxy>) -> Router {
     Router::new()
-        .route("/v1/chat/completions", post(completions))
-        .route("/chat/completions", post(completions))
+        .route("/v1/chat/completions", post(chat))
+        .route("/chat/completions", post(chat))
+        .route("/v1/completions", post(completions))
+        .route("/completions", post(completions))
+        .route("/v1/embeddings", post(embeddings))
+        .route("/embeddings", post(embeddings))
         .route("/v1/models", get(models))
         .route("/models", get(models))
-        // The spellings of LiteLLM, which probes ask for.
+        .route("/v1/model/info", get(model_info))
+        .route("/model/info", get(model_info))
+        // Whoever asks these may ask without a key: they tell nothing of the models.
         .route("/health/liveliness", get(healthy))
         .route("/health/liveness", get(healthy))
         .route("/health/readiness", get(ready))
         .route("/health", get(healthy))
         .route("/ready", get(ready))
+        .route("/metrics", get(metrics))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .with_state(proxy)
@@ -132,7 +136,7 @@ fn router(proxy: Arc<Proxy>) -> Router {
 /// On a person's machine, the pages in their browser reach this address, too: one of them could spend their
 /// credit, even without reading the answers, as a plain-text POST asks nobody's leave. Browsers name the
 /// page's origin with every POST, and other programs do not. Pages of this machine itself are welcome.
-async fn refuse_pages(request: Request, next: Next) -> Response {
+async fn refuse_pages(request: HttpRequest, next: Next) -> Response {
     let Some(origin) = request.headers().get(header::ORIGIN) else {
         return next.run(request).await;
     };
@@ -177,97 +181,150 @@ async fn not_allowed(uri: Uri) -> Failure {
     )
 }
 
-async fn models(State(proxy): State<Arc<Proxy>>) -> Json<ModelList> {
+async fn metrics(State(proxy): State<Arc<Proxy>>) -> Response {
+    proxy.meters.telemetry().scrape().map(Body::from)
+}
+
+async fn models(State(proxy): State<Arc<Proxy>>, headers: HeaderMap) -> Result<Json<ModelList>, Failure> {
     let config = proxy.config();
+    admit(&config, &headers)?;
     let models = config.names().map(|name| Model::new(name, proxy.started, "kaos"));
-    Json(ModelList::new(models.collect()))
+    Ok(Json(ModelList::new(models.collect())))
 }
 
-async fn completions(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
-    let began = Instant::now();
-    let answered = complete(&proxy, request.into_body()).await;
-    let (model, status) = match &answered {
-        Ok((model, response)) => (model.as_str(), response.status()),
-        Err(failure) => ("", failure.status()),
-    };
-    tracing::debug!(
-        model,
-        status = status.as_u16(),
-        milliseconds = began.elapsed().as_millis(),
-        "answered"
-    );
-    answered.map(|(_, response)| response).into_response()
-}
-
-async fn complete(proxy: &Proxy, body: Body) -> Result<(String, Response), Failure> {
-    let request = read(body).await?;
-    let model = match request.get("model") {
-        Some(Value::String(model)) if !model.is_empty() => model.clone(),
-        _ => {
-            return Err(Failure::parameter(
-                "model",
-                "model is missing; name one of GET /v1/models",
-            ));
-        }
-    };
-    if !matches!(request.get("messages"), Some(Value::Array(messages)) if !messages.is_empty()) {
-        return Err(Failure::parameter(
-            "messages",
-            "messages must be a list with at least one message",
-        ));
-    }
-    if let Some(name) = RESERVED.iter().find(|name| request.contains_key(**name)) {
-        let message = format!("{name} cannot be set by a request; it belongs in the proxy's configuration");
-        return Err(Failure::parameter(name, message));
-    }
+/// What the file tells of its models, without addresses and keys.
+async fn model_info(State(proxy): State<Arc<Proxy>>, headers: HeaderMap) -> Result<Json<Value>, Failure> {
     let config = proxy.config();
-    let target = config.target(&model).ok_or_else(|| {
-        let names: Vec<String> = config.names().collect();
-        let message = format!(
-            "the model {model:?} does not exist; the models are: {}",
-            names.join(", ")
-        );
-        let failure = Failure::invalid(StatusCode::NOT_FOUND, message);
-        failure.code("model_not_found")
-    })?;
-    let response = match target {
-        Target::Mock => mock::respond(request, &proxy.seams)?,
-        Target::OpenAi {
-            completions,
-            key,
-            model,
-        } => {
-            proxy
-                .forwarder
-                .forward(request, &completions, key.as_ref(), model)
-                .await?
+    admit(&config, &headers)?;
+    let models = config.deployments().map(|(name, deployment)| {
+        let provider = match &deployment.upstream {
+            Upstream::Mock => "mock",
+            Upstream::Remote(remote) => remote.provider.name,
+        };
+        let mut info = json!({"id": deployment.id});
+        if let (Some(Value::Object(more)), Some(info)) = (&deployment.info, info.as_object_mut()) {
+            info.extend(more.clone());
         }
-    };
-    Ok((model, response))
+        json!({
+            "model_name": name,
+            "litellm_params": {"model": format!("{provider}/{}", deployment.model)},
+            "model_info": info,
+        })
+    });
+    Ok(Json(json!({"data": models.collect::<Vec<_>>()})))
 }
 
-async fn read(body: Body) -> Result<Map<String, Value>, Failure> {
-    let bytes = axum::body::to_bytes(body, MAX_REQUEST).await.map_err(|error| {
-        let source = std::error::Error::source(&error);
-        if source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>()) {
+async fn chat(State(proxy): State<Arc<Proxy>>, request: HttpRequest) -> Response {
+    answer(&proxy, Operation::Chat, "/v1/chat/completions", request).await
+}
+
+async fn completions(State(proxy): State<Arc<Proxy>>, request: HttpRequest) -> Response {
+    answer(&proxy, Operation::Completions, "/v1/completions", request).await
+}
+
+async fn embeddings(State(proxy): State<Arc<Proxy>>, request: HttpRequest) -> Response {
+    answer(&proxy, Operation::Embeddings, "/v1/embeddings", request).await
+}
+
+async fn answer(proxy: &Proxy, operation: Operation, route: &'static str, request: HttpRequest) -> Response {
+    let (parts, body) = request.into_parts();
+    let mut watched = Watched::new(&proxy.meters, operation, route, &parts.headers);
+    let config = proxy.config();
+    let context = watched.context();
+    let answering = async {
+        admit(&config, &parts.headers)?;
+        let body = read(body).await?;
+        let request = Request::read(operation, &body)?;
+        balance::answer(&config, &proxy.forwarder, &proxy.seams, &request, &mut watched).await
+    };
+    let answered = context.attach(answering).await;
+    watched.answered(answered.as_ref().err());
+    answered.into_response()
+}
+
+/// Refuses who has not the key that the configuration asks for.
+fn admit(config: &Config, headers: &HeaderMap) -> Result<(), Failure> {
+    let Some(key) = &config.master_key else {
+        return Ok(());
+    };
+    let given = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer =
+        given(header::AUTHORIZATION.as_str()).map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
+    // The headers of the clients of other APIs, as LiteLLM takes them.
+    let shown = bearer.or_else(|| given("x-api-key")).or_else(|| given("api-key"));
+    match shown {
+        Some(shown) if bool::from(shown.trim().as_bytes().ct_eq(key.reveal().as_bytes())) => Ok(()),
+        Some(_) => Err(refused(
+            "the key is wrong; use the master_key of the proxy's configuration",
+        )),
+        None => Err(refused(
+            "a key is missing; send Authorization: Bearer KEY with the proxy's master_key",
+        )),
+    }
+}
+
+fn refused(message: &str) -> Failure {
+    Failure::invalid(StatusCode::UNAUTHORIZED, message).code("invalid_api_key")
+}
+
+async fn read(mut body: Body) -> Result<Bytes, Failure> {
+    // Most bodies come in one piece, which is not copied.
+    let mut whole = Bytes::new();
+    loop {
+        let frame = tokio::time::timeout(SLOWEST, body.frame()).await.map_err(|_| {
+            let message = format!("nothing of the body came for {} s", SLOWEST.as_secs());
+            Failure::invalid(StatusCode::REQUEST_TIMEOUT, message)
+        })?;
+        let piece = match frame {
+            None => return Ok(whole),
+            Some(Err(_)) => return Err(Failure::invalid(StatusCode::BAD_REQUEST, "the body ended early")),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(piece) => piece,
+                Err(_) => continue,
+            },
+        };
+        if whole.len() + piece.len() > MAX_REQUEST {
             let limit = MAX_REQUEST / 1024 / 1024;
-            Failure::invalid(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the body is larger than {limit} MiB"),
-            )
-        } else {
-            Failure::invalid(StatusCode::BAD_REQUEST, "the body ended early")
+            let message = format!("the body is larger than {limit} MiB");
+            return Err(Failure::invalid(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
-    })?;
-    match serde_json::from_slice(&bytes) {
-        Ok(Value::Object(request)) => Ok(request),
-        Ok(_) => Err(Failure::invalid(
-            StatusCode::BAD_REQUEST,
-            "the body must be a JSON object",
-        )),
-        Err(error) => Err(Failure::invalid(
-            StatusCode::BAD_REQUEST,
-            format!("the body is not valid JSON: {error}"),
-        )),
+        whole = if whole.is_empty() {
+            piece
+        } else {
+            let mut joined = match whole.try_into_mut() {
+                Ok(joined) => joined,
+                Err(whole) => whole.as_ref().into(),
+            };
+            joined.extend_from_slice(&piece);
+            joined.freeze()
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::{StreamExt, stream};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_who_stops_in_the_middle_is_not_waited_for() {
+        let began = Instant::now();
+        let pieces = stream::iter([Ok::<_, Infallible>("{\"model\":")]).chain(stream::pending());
+        let failure = read(Body::from_stream(pieces)).await.unwrap_err();
+        assert_eq!(
+            (failure.status(), failure.message()),
+            (StatusCode::REQUEST_TIMEOUT, "nothing of the body came for 30 s")
+        );
+        assert_eq!(began.elapsed(), SLOWEST);
+    }
+
+    #[tokio::test]
+    async fn pieces_are_put_together() {
+        let pieces = stream::iter(["a", "", "b", "c"].map(Ok::<_, Infallible>));
+        assert_eq!(read(Body::from_stream(pieces)).await.unwrap(), "abc");
     }
 }

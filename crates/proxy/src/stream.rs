@@ -1,8 +1,8 @@
 //! An upstream's stream of events, passed on event by event as they arrive.
 //!
-//! Chunks are passed on as they were written. What can go wrong once the status is sent (silence, garbage, a
-//! connection that ends in the middle) reaches the caller as an event with an error, in the API's shape, and
-//! never as an answer that merely looks complete.
+//! Chunks of OpenAI's API are passed on as they were written, others are translated. What can go wrong once the
+//! status is sent (silence, garbage, a connection that ends in the middle) reaches the caller as an event with an
+//! error, in the API's shape, and never as an answer that merely looks complete.
 
 use std::{collections::VecDeque, convert::Infallible};
 
@@ -12,48 +12,112 @@ use kaos_openai::{
     ErrorResponse,
     sse::{self, Decoder, Event},
 };
-use serde_json::Value;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, value::RawValue};
 
-use crate::{error::UPSTREAM, forward::IDLE_TIMEOUT};
+use crate::{
+    error::UPSTREAM,
+    forward::IDLE_TIMEOUT,
+    provider::{Piece, Tokens, Translate},
+    secret::Secret,
+    watched::Streamed,
+};
 
 /// The largest event in bytes.
 const MAX_EVENT: usize = 8 * 1024 * 1024;
 
-struct Passage<S> {
+/// A stream on its way.
+pub(crate) struct Passage<S> {
     upstream: S,
     name: String,
+    key: Option<Secret>,
+    translator: Option<Box<dyn Translate>>,
     decoder: Decoder,
     ready: VecDeque<Bytes>,
     /// Some choice has said why it stopped: an end without `[DONE]` is an end all the same.
     finished: bool,
     over: bool,
+    /// What it ended in, instead of an answer.
+    failed: Option<Box<ErrorResponse>>,
+    tokens: Option<Tokens>,
 }
 
-/// The events of `upstream`, which messages call `name`. Dropping the stream drops the connection.
-pub(crate) fn pass_on<S, E>(upstream: S, name: String) -> impl Stream<Item = Result<Bytes, Infallible>>
+/// What matters of a chunk of OpenAI's API.
+#[derive(Deserialize)]
+struct Peek<'a> {
+    error: Option<IgnoredAny>,
+    #[serde(default)]
+    choices: Option<Vec<PeekChoice>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct PeekChoice {
+    finish_reason: Option<IgnoredAny>,
+}
+
+impl<S, E> Passage<std::pin::Pin<Box<S>>>
 where
     S: Stream<Item = Result<Bytes, E>> + Send + 'static,
     E: std::fmt::Display,
 {
-    let passage = Passage {
-        upstream: Box::pin(upstream),
-        name,
-        decoder: Decoder::new(MAX_EVENT),
-        ready: VecDeque::new(),
-        finished: false,
-        over: false,
-    };
-    stream::unfold(passage, |mut passage| async move {
-        let frame = passage.next().await?;
-        Some((Ok(frame), passage))
-    })
+    /// Of the events of `upstream`, which messages call `name` and which may quote `key`.
+    pub(crate) fn new(
+        upstream: S,
+        name: String,
+        key: Option<Secret>,
+        translator: Option<Box<dyn Translate>>,
+    ) -> Self {
+        Self {
+            upstream: Box::pin(upstream),
+            name,
+            key,
+            translator,
+            decoder: Decoder::new(MAX_EVENT),
+            ready: VecDeque::new(),
+            finished: false,
+            over: false,
+            failed: None,
+            tokens: None,
+        }
+    }
 }
 
 impl<S, E> Passage<S>
 where
-    S: Stream<Item = Result<Bytes, E>> + Unpin,
+    S: Stream<Item = Result<Bytes, E>> + Unpin + Send + 'static,
     E: std::fmt::Display,
 {
+    /// Waits for the first event, for as long as the caller likes.
+    ///
+    /// # Errors
+    /// When the upstream begins with an error or cannot be read.
+    pub(crate) async fn begin(&mut self) -> Result<(), Box<ErrorResponse>> {
+        while self.ready.is_empty() && !self.over {
+            let next = self.upstream.next().await;
+            self.take(next);
+        }
+        match self.failed.take() {
+            Some(said) if self.ready.len() <= 1 => Err(said),
+            other => {
+                self.failed = other;
+                Ok(())
+            }
+        }
+    }
+
+    /// The events to pass on. Dropping the stream drops the connection.
+    pub(crate) fn frames(self, watched: Streamed) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
+        stream::unfold((self, watched), |(mut passage, mut watched)| async move {
+            let Some(frame) = passage.next().await else {
+                watched.ended(passage.tokens, passage.failed.as_deref());
+                return None;
+            };
+            Some((Ok(frame), (passage, watched)))
+        })
+    }
+
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
@@ -64,13 +128,19 @@ where
             }
             match tokio::time::timeout(IDLE_TIMEOUT, self.upstream.next()).await {
                 Err(_) => self.fail(format!("sent nothing for {} s", IDLE_TIMEOUT.as_secs())),
-                Ok(Some(Err(error))) => {
-                    tracing::warn!(upstream = self.name, %error, "the upstream's stream broke");
-                    self.fail("broke off in the middle of its answer".to_owned());
-                }
-                Ok(Some(Ok(bytes))) => self.feed(&bytes),
-                Ok(None) => self.end(),
+                Ok(next) => self.take(next),
             }
+        }
+    }
+
+    fn take(&mut self, next: Option<Result<Bytes, E>>) {
+        match next {
+            Some(Err(error)) => {
+                tracing::warn!(upstream = self.name, %error, "the upstream's stream broke");
+                self.fail("broke off in the middle of its answer".to_owned());
+            }
+            Some(Ok(bytes)) => self.feed(&bytes),
+            None => self.end(),
         }
     }
 
@@ -89,25 +159,70 @@ where
             self.finish();
             return;
         }
-        match serde_json::from_str::<Value>(&event.data) {
-            Ok(value) if value.get("error").is_some_and(|error| !error.is_null()) => {
-                self.pass_value(&event.data, &value);
-                self.over = true;
+        if let Some(translator) = &mut self.translator {
+            match translator.event(&event.data) {
+                Ok(pieces) => self.pieces(pieces),
+                Err(problem) => self.fail(format!("sent {problem}")),
             }
-            Ok(value) if value.is_object() => {
-                let choices = value.get("choices").and_then(Value::as_array);
-                self.finished |= choices
-                    .is_some_and(|choices| choices.iter().any(|choice| choice["finish_reason"].is_string()));
-                self.pass_value(&event.data, &value);
+            return;
+        }
+        let Ok(peek) = serde_json::from_str::<Peek<'_>>(&event.data) else {
+            // Fields of other types than the API's are the caller's to judge, as long as it is an object.
+            match serde_json::from_str::<Value>(&event.data) {
+                Ok(value) if value.is_object() => self.pass_value(&event.data),
+                _ => self.fail("sent an event that is not JSON".to_owned()),
             }
-            _ => self.fail("sent an event that is not JSON".to_owned()),
+            return;
+        };
+        if peek.error.is_some() {
+            let said = self.key.as_ref().map(|key| key.redact(&event.data));
+            let said = said.as_deref().unwrap_or(&event.data);
+            let shaped = serde_json::from_str(said);
+            let shaped = shaped.unwrap_or_else(|_| ErrorResponse::new(UPSTREAM, said));
+            self.pass_value(said);
+            self.failed = Some(Box::new(shaped));
+            self.over = true;
+            return;
+        }
+        let choices = peek.choices.unwrap_or_default();
+        self.finished |= choices.iter().any(|choice| choice.finish_reason.is_some());
+        if let Some(usage) = peek.usage
+            && let Ok(tokens) = serde_json::from_str(usage.get())
+        {
+            self.tokens = Some(tokens);
+        }
+        self.pass_value(&event.data);
+    }
+
+    fn pieces(&mut self, pieces: Vec<Piece>) {
+        for piece in pieces {
+            match piece {
+                Piece::Chunk(chunk) => {
+                    if let Some(usage) = &chunk.usage {
+                        self.tokens = Some(usage.into());
+                    }
+                    self.ready
+                        .push_back(sse::frame(&*chunk).unwrap_or_default().into());
+                }
+                Piece::Done => self.finish(),
+                Piece::Error(mut said) => {
+                    if let Some(key) = &self.key {
+                        said.error.message = key.redact(&said.error.message);
+                    }
+                    self.ready
+                        .push_back(sse::frame(&*said).unwrap_or_default().into());
+                    self.failed = Some(said);
+                    self.over = true;
+                }
+            }
         }
     }
 
-    fn pass_value(&mut self, written: &str, value: &Value) {
+    fn pass_value(&mut self, written: &str) {
         // JSON on several lines is legal in an event, yet few clients can read it.
         let frame = if written.contains('\n') {
-            sse::frame(value).unwrap_or_default()
+            let value = serde_json::from_str::<Value>(written).unwrap_or_default();
+            sse::frame(&value).unwrap_or_default()
         } else {
             [b"data: ", written.as_bytes(), b"\n\n"].concat()
         };
@@ -119,9 +234,15 @@ where
         let last = decoder.finish();
         // The last event may lack the empty line after it. One that cannot be read was cut off.
         if let Some(event) = last
-            && (event.data.trim() == sse::DONE || serde_json::from_str::<Value>(&event.data).is_ok())
+            && (event.data.trim() == sse::DONE || serde_json::from_str::<IgnoredAny>(&event.data).is_ok())
         {
             self.pass(&event);
+        }
+        if let Some(translator) = &mut self.translator
+            && !self.over
+        {
+            let pieces = translator.end();
+            self.pieces(pieces);
         }
         if self.over {
             return;
@@ -141,8 +262,9 @@ where
     fn fail(&mut self, what: String) {
         let message = format!("the upstream {} {what}", self.name);
         tracing::warn!("{message}");
-        let frame = sse::frame(&ErrorResponse::new(UPSTREAM, message)).unwrap_or_default();
-        self.ready.push_back(frame.into());
+        let said = ErrorResponse::new(UPSTREAM, message);
+        self.ready.push_back(sse::frame(&said).unwrap_or_default().into());
+        self.failed = Some(Box::new(said));
         self.over = true;
     }
 }
@@ -169,7 +291,8 @@ mod tests {
         } else {
             sent.boxed()
         };
-        let frames = pass_on(upstream, "models:8000".to_owned());
+        let passage = Passage::new(upstream, "models:8000".to_owned(), None, None);
+        let frames = passage.frames(Streamed::default());
         let bytes: Vec<u8> = frames
             .map(|frame| frame.unwrap_or_default().to_vec())
             .concat()

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod local;
+mod proxy;
 
 use std::fs;
 use std::thread;
@@ -21,6 +22,8 @@ pub(crate) enum Part {
     Local,
     /// The operator on a real API server.
     Cluster,
+    /// The model proxy, beside LiteLLM where there is one.
+    Proxy,
 }
 
 /// How to measure.
@@ -58,6 +61,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if wanted(Part::Cluster) {
         build("kaos-load")?;
         figures.extend(cluster::measure(workspace, &kaos, options.idle)?);
+    }
+    if wanted(Part::Proxy) {
+        figures.extend(proxy::measure(workspace, &kaos)?);
     }
     println!("{}\n", machine()?);
     println!("| figure | measured | target | |\n|---|---|---|---|");

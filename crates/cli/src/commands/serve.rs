@@ -53,7 +53,11 @@ pub(crate) async fn serve(global: &Global, role: Role) -> Result<()> {
         }
         Role::Proxy { config, listen } => {
             let config = kaos_proxy::Config::load(&config, variables())?;
-            kaos_proxy::serve(config, bind(&listen).await?, seams, shutdown).await?;
+            let telemetry = telemetry(&seams)?;
+            let listener = bind(&listen).await?;
+            let served = kaos_proxy::serve(config, listener, seams, telemetry.clone(), shutdown).await;
+            telemetry.shutdown().await;
+            served?;
         }
         Role::ModelPull {
             model,

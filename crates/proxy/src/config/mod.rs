@@ -4,80 +4,116 @@
 //! model_list:
 //! - model_name: "gpt-4o"                 # the name that requests use; "*" and "PREFIX*" match many
 //!   litellm_params:
-//!     model: "openai/gpt-4o"             # PROVIDER/NAME; openai, mock, or none with an api_base
+//!     model: "openai/gpt-4o"             # PROVIDER/NAME
 //!     api_base: "https://api.openai.com/v1"
 //!     api_key: "os.environ/OPENAI_API_KEY"
 //! litellm_settings:
 //!   drop_params: true
 //! ```
 //!
-//! What is not known here is refused with its line, so that nothing in the file is silently without effect.
-//! `drop_params` is accepted with either value: nothing needs dropping where both sides speak the same API.
+//! Data goes one way: the text becomes a [`tree`], whose parts know their lines; [`settings`] and [`deployment`]
+//! take from it what they know; what is left is an error that names it. So nothing in the file is silently
+//! without effect. `docs/models.md` lists all fields.
 
-mod file;
+mod deployment;
+mod files;
+mod settings;
+mod tree;
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
-use serde::Deserialize;
-use serde_saphyr::Spanned;
-use url::Url;
+use serde_json::Value;
 
-use crate::secret::Secret;
-use file::Files;
-
-/// Where models of the provider `openai` are when the file names no `api_base`.
-const OPENAI: &str = "https://api.openai.com/v1";
-/// The variable of the key that goes there when the file names no `api_key`.
-const OPENAI_KEY: &str = "OPENAI_API_KEY";
-/// What stands before the name of an environment variable.
-const REFERENCE: &str = "os.environ/";
+use crate::{
+    client::Transport,
+    health::{Health, Tolerance},
+    provider::Remote,
+    secret::Secret,
+};
+use files::Files;
+use settings::Settings;
+use tree::Item;
 
 /// What the proxy serves.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Config {
-    routes: Vec<Route>,
+    /// In the order of the file.
+    groups: Vec<Group>,
+    /// Where those with a name that is no pattern are.
+    exact: HashMap<String, usize>,
+    aliases: BTreeMap<String, String>,
+    fallbacks: BTreeMap<String, Vec<String>>,
+    default_fallbacks: Vec<String>,
+    pub(crate) retries: Retries,
+    pub(crate) tolerance: Tolerance,
+    /// What requests have to show.
+    pub(crate) master_key: Option<Secret>,
+    pub(crate) transport: Transport,
     /// Where it was read, unless it was given as a text.
     files: Option<Files>,
 }
 
-/// A model name and what stands behind it.
-#[derive(Clone, Debug)]
-struct Route {
-    public: Pattern,
-    upstream: Upstream,
+/// How often what failed is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Retries {
+    pub(crate) count: u32,
+    /// The least time between two tries.
+    pub(crate) wait: Duration,
+}
+
+/// All deployments of one name.
+#[derive(Debug)]
+pub(crate) struct Group {
+    name: Pattern,
+    pub(crate) deployments: Vec<Arc<Deployment>>,
+}
+
+/// One model behind a name.
+#[derive(Debug)]
+pub(crate) struct Deployment {
+    /// For people: `openai/gpt-4o`, or the `model_info.id` of the file.
+    pub(crate) id: String,
+    pub(crate) model: Pattern,
+    pub(crate) upstream: Upstream,
+    /// Its share of the requests, beside the others of its name.
+    pub(crate) weight: f64,
+    pub(crate) limits: Limits,
+    /// How often it is tried again, where it differs from the rest.
+    pub(crate) retries: Option<u32>,
+    pub(crate) health: Health,
+    /// What the file tells about it.
+    pub(crate) info: Option<Value>,
+}
+
+/// Who answers.
+#[derive(Debug)]
+pub(crate) enum Upstream {
+    /// The built-in mock.
+    Mock,
+    /// A server.
+    Remote(Box<Remote>),
+}
+
+/// How long an upstream may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// For an answer that is no stream, from the request to its end.
+    pub(crate) whole: Duration,
+    /// Until a stream begins.
+    pub(crate) first: Duration,
 }
 
 /// A name, or with `*` at its end all names that begin like it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pattern {
+pub(crate) struct Pattern {
     text: String,
     open: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Upstream {
-    Mock,
-    OpenAi {
-        completions: Url,
-        key: Option<Secret>,
-        model: Pattern,
-    },
-}
-
-/// Where one request goes.
-#[derive(Clone, Debug)]
-pub(crate) enum Target {
-    /// The built-in mock.
-    Mock,
-    /// A server that speaks the OpenAI API.
-    OpenAi {
-        /// The URL of its chat completions.
-        completions: Url,
-        /// Its key.
-        key: Option<Secret>,
-        /// The model by the name it has there.
-        model: String,
-    },
 }
 
 /// A configuration that cannot be served.
@@ -99,6 +135,14 @@ pub enum ConfigError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A variable of the environment, or what it names, is wrong.
+    #[error("{variable}: {problem}")]
+    Environment {
+        /// The variable.
+        variable: String,
+        /// What was found and what to set instead.
+        problem: String,
+    },
     /// The file says something that is wrong.
     #[error("proxy configuration{}: {problem}", at_line(*line))]
     Invalid {
@@ -111,36 +155,6 @@ pub enum ConfigError {
 
 fn at_line(line: Option<u64>) -> String {
     line.map(|line| format!(", line {line}")).unwrap_or_default()
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    model_list: Vec<Entry>,
-    #[serde(default, rename = "litellm_settings")]
-    _settings: Settings,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    model_name: Spanned<String>,
-    litellm_params: Params,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Params {
-    model: Spanned<String>,
-    api_base: Option<Spanned<String>>,
-    api_key: Option<Spanned<String>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Settings {
-    #[serde(default, rename = "drop_params")]
-    _drop_params: bool,
 }
 
 type Environment = BTreeMap<String, String>;
@@ -170,39 +184,85 @@ impl Config {
         text: &str,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        Self::of(text, &variables.into_iter().collect())
+        Self::of(text, variables.into_iter().collect())
     }
 
-    fn of(text: &str, environment: &Environment) -> Result<Self, ConfigError> {
-        let file: File = serde_saphyr::from_str(text).map_err(|error| {
-            let error = error.without_snippet();
-            let line = error.location().map(|location| location.line());
-            ConfigError::Invalid {
-                line,
-                problem: plain(&error.to_string()),
+    fn of(text: &str, mut environment: Environment) -> Result<Self, ConfigError> {
+        let mut file = tree::read(text)?.section()?;
+        if let Some(variables) = file.take("environment_variables") {
+            for (name, item) in variables.section()?.rest() {
+                let value = item.text(&environment)?;
+                environment.insert(name, value);
             }
-        })?;
-        if file.model_list.is_empty() {
-            let problem = "model_list is empty; list at least one model".to_owned();
-            return Err(ConfigError::Invalid { line: None, problem });
         }
-        let mut routes: Vec<Route> = Vec::with_capacity(file.model_list.len());
-        for entry in file.model_list {
-            let public = Pattern::parse(&entry.model_name, "model_name")?;
-            if routes.iter().any(|route| route.public == public) {
-                return Err(wrong(
-                    &entry.model_name,
-                    format!(
-                        "model_name {:?} is there twice; this proxy does not balance load between \
-                         deployments of one name, so give each its own",
-                        entry.model_name.value
-                    ),
-                ));
+        let settings = Settings::take(&mut file, &environment)?;
+        let models = file.required("model_list")?;
+        file.end(settings::advice)?;
+        let mut config = Self {
+            groups: Vec::new(),
+            exact: HashMap::new(),
+            aliases: BTreeMap::new(),
+            fallbacks: BTreeMap::new(),
+            default_fallbacks: Vec::new(),
+            retries: settings.retries,
+            tolerance: settings.tolerance,
+            master_key: settings.master_key.clone(),
+            transport: Transport::read(settings.ca_file.as_deref(), &environment)?,
+            files: None,
+        };
+        let place = models.clone();
+        for entry in models.list()? {
+            for (name, deployment) in deployment::read(entry, &settings, &environment)? {
+                config.add(name, deployment);
             }
-            let upstream = upstream(&entry.litellm_params, &public, environment)?;
-            routes.push(Route { public, upstream });
         }
-        Ok(Self { routes, files: None })
+        if config.groups.is_empty() {
+            return Err(place.wrong("is empty; list at least one model"));
+        }
+        config.refer(settings)?;
+        Ok(config)
+    }
+
+    fn add(&mut self, name: Pattern, deployment: Deployment) {
+        let known = self.groups.iter_mut().find(|group| group.name == name);
+        let deployment = Arc::new(deployment);
+        if let Some(group) = known {
+            group.deployments.push(deployment);
+            return;
+        }
+        if !name.open {
+            self.exact.insert(name.text.clone(), self.groups.len());
+        }
+        self.groups.push(Group {
+            name,
+            deployments: vec![deployment],
+        });
+    }
+
+    /// Takes over what refers to models, once all are known.
+    fn refer(&mut self, settings: Settings) -> Result<(), ConfigError> {
+        let known = |config: &Self, name: &str, item: &Item| match config.group(name) {
+            Some(_) => Ok(()),
+            None => Err(item.wrong(format_args!(
+                "names the model {name:?}, which model_list has not; add it there"
+            ))),
+        };
+        for (alias, target, item) in settings.aliases {
+            known(self, &target, &item)?;
+            self.aliases.insert(alias, target);
+        }
+        for (name, others) in settings.fallbacks {
+            for (other, item) in &others {
+                known(self, other, item)?;
+            }
+            let others = others.into_iter().map(|(other, _)| other);
+            self.fallbacks.entry(name).or_default().extend(others);
+        }
+        for (other, item) in settings.default_fallbacks {
+            known(self, &other, &item)?;
+            self.default_fallbacks.push(other);
+        }
+        Ok(())
     }
 
     /// Where it was read.
@@ -212,52 +272,64 @@ impl Config {
 
     /// The names of the file, in its order.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
-        self.routes.iter().map(|route| route.public.to_string())
+        let aliases = self.aliases.keys().cloned();
+        self.groups
+            .iter()
+            .map(|group| group.name.to_string())
+            .chain(aliases)
     }
 
-    /// Where a request for `model` goes: to the entry of that name, else to the longest pattern that it
-    /// matches.
-    pub(crate) fn target(&self, model: &str) -> Option<Target> {
-        let route = self
-            .routes
-            .iter()
-            .filter(|route| route.public.rest(model).is_some())
-            .max_by_key(|route| (!route.public.open, route.public.text.len()))?;
-        let rest = route.public.rest(model)?;
-        Some(match &route.upstream {
-            Upstream::Mock => Target::Mock,
-            Upstream::OpenAi {
-                completions,
-                key,
-                model,
-            } => Target::OpenAi {
-                completions: completions.clone(),
-                key: key.clone(),
-                model: if model.open {
-                    format!("{}{rest}", model.text)
-                } else {
-                    model.text.clone()
-                },
-            },
+    /// All deployments with the names they stand behind, in the order of the file.
+    pub(crate) fn deployments(&self) -> impl Iterator<Item = (String, &Deployment)> {
+        self.groups.iter().flat_map(|group| {
+            let deployments = group.deployments.iter();
+            deployments.map(move |deployment| (group.name.to_string(), deployment.as_ref()))
         })
+    }
+
+    /// Those that answer for `model`: of the group of that name, else of the one with the longest pattern that
+    /// it matches.
+    pub(crate) fn group(&self, model: &str) -> Option<&Group> {
+        let model = self.aliases.get(model).map_or(model, String::as_str);
+        if let Some(at) = self.exact.get(model) {
+            return self.groups.get(*at);
+        }
+        let matching = self
+            .groups
+            .iter()
+            .filter(|group| group.name.rest(model).is_some());
+        matching.max_by_key(|group| group.name.text.len())
+    }
+
+    /// The models to ask when `model` has failed, in this order.
+    pub(crate) fn fallbacks(&self, model: &str) -> &[String] {
+        let of_group = || self.fallbacks.get(&self.group(model)?.name.to_string());
+        let own = self.fallbacks.get(model).or_else(of_group);
+        own.or_else(|| self.fallbacks.get("*"))
+            .unwrap_or(&self.default_fallbacks)
+    }
+
+    /// The name that `deployment`, of those that answer for `model`, has at its upstream.
+    pub(crate) fn upstream_model(&self, model: &str, deployment: &Deployment) -> String {
+        let model = self.aliases.get(model).map_or(model, String::as_str);
+        let rest = self.group(model).and_then(|group| group.name.rest(model));
+        deployment.model.filled(rest.unwrap_or_default())
     }
 }
 
 impl Pattern {
-    fn parse(name: &Spanned<String>, field: &str) -> Result<Self, ConfigError> {
-        let text = name.value.as_str();
+    fn parse(text: &str, item: &Item) -> Result<Self, ConfigError> {
         if text.is_empty() {
-            return Err(wrong(name, format!("{field} is empty; name a model")));
+            return Err(item.wrong("is empty; name a model"));
         }
         let (prefix, open) = match text.strip_suffix('*') {
             Some(prefix) => (prefix, true),
             None => (text, false),
         };
         if prefix.contains('*') {
-            return Err(wrong(
-                name,
-                format!("{field} {text:?} has a * before its end; use a name, * or PREFIX*"),
-            ));
+            return Err(item.wrong(format_args!(
+                "is {text:?}, with a * before its end; use a name, * or PREFIX*"
+            )));
         }
         Ok(Self {
             text: prefix.to_owned(),
@@ -265,10 +337,27 @@ impl Pattern {
         })
     }
 
+    /// All names that begin with `prefix`.
+    fn beginning(prefix: impl Into<String>) -> Self {
+        Self {
+            text: prefix.into(),
+            open: true,
+        }
+    }
+
     /// What `*` stands for in `name`; `None` where the pattern does not match.
     fn rest<'a>(&self, name: &'a str) -> Option<&'a str> {
         name.strip_prefix(&self.text)
             .filter(|rest| self.open || rest.is_empty())
+    }
+
+    /// The name with `rest` in place of `*`.
+    fn filled(&self, rest: &str) -> String {
+        if self.open {
+            format!("{}{rest}", self.text)
+        } else {
+            self.text.clone()
+        }
     }
 }
 
@@ -276,166 +365,6 @@ impl std::fmt::Display for Pattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{}", self.text, if self.open { "*" } else { "" })
     }
-}
-
-fn upstream(params: &Params, public: &Pattern, environment: &Environment) -> Result<Upstream, ConfigError> {
-    let named = &params.model;
-    let (provider, rest) = match named.value.split_once('/') {
-        Some((provider, rest)) => (Some(provider), rest),
-        None if named.value == "mock" => (Some("mock"), ""),
-        None => (None, named.value.as_str()),
-    };
-    match provider {
-        Some("mock") => {
-            let given = [("api_base", &params.api_base), ("api_key", &params.api_key)];
-            if let Some((field, value)) = given.iter().find_map(|(f, v)| Some((f, v.as_ref()?))) {
-                return Err(wrong(
-                    value,
-                    format!("{field} has no effect on the provider mock; remove it"),
-                ));
-            }
-            Ok(Upstream::Mock)
-        }
-        Some("openai") | None => {
-            let model = Pattern::parse(
-                &Spanned {
-                    value: rest.to_owned(),
-                    ..named.clone()
-                },
-                "model",
-            )?;
-            if model.open && !public.open {
-                return Err(wrong(
-                    named,
-                    format!(
-                        "model {:?} has a * that nothing stands for, since model_name {:?} has none; \
-                         name one model",
-                        named.value,
-                        public.to_string()
-                    ),
-                ));
-            }
-            let (base, key) = address(params, provider.is_some(), environment)?;
-            Ok(Upstream::OpenAi {
-                completions: completions(base)?,
-                key,
-                model,
-            })
-        }
-        Some(other) => Err(wrong(
-            named,
-            format!(
-                "model {:?} names the provider {other:?}, which this proxy does not serve; for a server that \
-                 speaks the OpenAI API write \"openai/{rest}\" and its api_base, for a test \
-                 \"mock/{rest}\", for anything else use LiteLLM",
-                named.value
-            ),
-        )),
-    }
-}
-
-/// The base URL, with where it was written, and the key.
-type Address = ((Url, Option<Spanned<String>>), Option<Secret>);
-
-fn address(params: &Params, openai: bool, environment: &Environment) -> Result<Address, ConfigError> {
-    let key = match &params.api_key {
-        Some(written) => Some(Secret::new(resolve(written, "api_key", environment)?)),
-        None => None,
-    };
-    if let Some(written) = &params.api_base {
-        let text = resolve(written, "api_base", environment)?;
-        let base = Url::parse(&text)
-            .ok()
-            .filter(|url| matches!(url.scheme(), "http" | "https"));
-        let base = base.ok_or_else(|| {
-            wrong(
-                written,
-                format!("api_base {text:?} is no URL; write http://HOST:PORT/v1 or https://HOST/v1"),
-            )
-        })?;
-        return Ok(((base, Some(written.clone())), key));
-    }
-    if !openai {
-        return Err(wrong(
-            &params.model,
-            format!(
-                "model {:?} names no provider and there is no api_base; write \"openai/{}\", or the \
-                 api_base of a server that speaks the OpenAI API",
-                params.model.value, params.model.value
-            ),
-        ));
-    }
-    let own = || {
-        environment
-            .get(OPENAI_KEY)
-            .filter(|key| !key.is_empty())
-            .cloned()
-            .map(Secret::new)
-    };
-    let key = key.or_else(own).ok_or_else(|| {
-        wrong(
-            &params.model,
-            format!(
-                "model {:?} has no api_key, and {OPENAI_KEY} is not set; set one of them",
-                params.model.value
-            ),
-        )
-    })?;
-    let base = Url::parse(OPENAI).map_err(|error| wrong(&params.model, error.to_string()))?;
-    Ok(((base, None), Some(key)))
-}
-
-fn completions((base, written): (Url, Option<Spanned<String>>)) -> Result<Url, ConfigError> {
-    let mut url = base;
-    if let Some(written) = &written {
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(wrong(
-                written,
-                "api_base carries a user name or password; use api_key instead".to_owned(),
-            ));
-        }
-        if url.path().ends_with("/chat/completions") {
-            let problem = "api_base ends in /chat/completions, which the proxy adds itself; leave it out";
-            return Err(wrong(written, problem.to_owned()));
-        }
-    }
-    let path = format!("{}/chat/completions", url.path().trim_end_matches('/'));
-    url.set_path(&path);
-    Ok(url)
-}
-
-/// The value itself, or that of the environment variable it refers to.
-fn resolve(written: &Spanned<String>, field: &str, environment: &Environment) -> Result<String, ConfigError> {
-    let value = match written.value.strip_prefix(REFERENCE) {
-        None => written.value.clone(),
-        Some(name) => environment.get(name).cloned().ok_or_else(|| {
-            wrong(
-                written,
-                format!("{field} refers to the environment variable {name}, which is not set; set it"),
-            )
-        })?,
-    };
-    let value = value.trim().to_owned();
-    if value.is_empty() {
-        return Err(wrong(
-            written,
-            format!("{field} is empty; give it a value or remove it"),
-        ));
-    }
-    Ok(value)
-}
-
-fn wrong(place: &Spanned<String>, problem: String) -> ConfigError {
-    ConfigError::Invalid {
-        line: Some(place.referenced.line()).filter(|line| *line > 0),
-        problem,
-    }
-}
-
-/// The parser's message without the place, which is said before it.
-fn plain(message: &str) -> String {
-    let message = message.trim().lines().next().unwrap_or_default();
-    message.split(" at line ").next().unwrap_or(message).to_owned()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 
 mod arguments;
 mod choice;
+mod plain;
 mod words;
 
 use axum::{
@@ -26,12 +27,14 @@ use kaos_openai::{
     ToolCallDelta, Usage, sse,
 };
 use kaos_seams::Seams;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{
     error::Failure,
     forward::event_stream,
     mock::{arguments::Filled, choice::Choice},
+    request::{Operation, Request},
+    watched::Watched,
 };
 
 /// What marks every answer.
@@ -40,27 +43,34 @@ const FINGERPRINT: &str = "kaos-mock";
 const REPEATED: usize = 500;
 
 /// Answers `request`, streamed where it asks for that.
-pub(crate) fn respond(request: Map<String, Value>, seams: &Seams) -> Result<Response, Failure> {
-    let request: ChatRequest = serde_json::from_value(Value::Object(request)).map_err(|error| {
-        Failure::invalid(
-            StatusCode::BAD_REQUEST,
-            format!("the body is no chat completion request: {error}"),
-        )
-    })?;
+pub(crate) fn respond(
+    request: &Request<'_>,
+    seams: &Seams,
+    watched: &mut Watched,
+) -> Result<Response, Failure> {
+    match request.operation {
+        Operation::Chat => chat(&request.chat(&[])?, seams, watched),
+        Operation::Completions => plain::completion(request, seams, watched),
+        Operation::Embeddings => plain::embeddings(request, watched),
+    }
+}
+
+fn chat(request: &ChatRequest, seams: &Seams, watched: &mut Watched) -> Result<Response, Failure> {
     let id = seams.random.hex(12);
-    let message = answer(&request, &id);
+    let message = answer(request, &id);
     let finish = if message.tool_calls.is_empty() {
         FinishReason::Stop
     } else {
         FinishReason::ToolCalls
     };
-    let usage = usage(&request, &message);
+    let usage = usage(request, &message);
+    watched.tokens((&usage).into());
     let created = seams.clock.now().as_second();
     let id = format!("chatcmpl-{id}");
     if request.stream {
-        return streamed(&request, &id, created, message, finish, usage);
+        return streamed(request, &id, created, message, finish, usage);
     }
-    let mut response = ChatResponse::new(id, created, request.model, message, finish, usage);
+    let mut response = ChatResponse::new(id, created, &request.model, message, finish, usage);
     response
         .extra
         .insert("system_fingerprint".to_owned(), FINGERPRINT.into());
@@ -142,8 +152,11 @@ fn quote(messages: &[Message], results: &[Message]) -> String {
 }
 
 /// Words in place of tokens.
+fn count(text: &str) -> u64 {
+    text.split_whitespace().count() as u64
+}
+
 fn usage(request: &ChatRequest, answer: &Message) -> Usage {
-    let count = |text: &str| text.split_whitespace().count() as u64;
     let prompt = request
         .messages
         .iter()

@@ -236,6 +236,61 @@ async fn a_connection_that_ends_within_a_frame_is_an_error_in_the_stream() {
 }
 
 #[tokio::test]
+async fn an_answer_of_ten_megabytes_is_passed_on_and_one_without_end_is_not() {
+    let megabyte = "x".repeat(1 << 20);
+    let upstream = Upstream::start(move |body| {
+        let megabytes = body["megabytes"].as_u64().unwrap();
+        let text = megabyte.clone();
+        let pieces = stream::iter(0..megabytes).map(move |_| Ok::<_, std::io::Error>(text.clone()));
+        let head = stream::iter([Ok(r#"{"choices":[],"x":""#.to_owned())]);
+        let end = stream::iter([Ok("\"}".to_owned())]);
+        Response::new(Body::from_stream(head.chain(pieces).chain(end)))
+    })
+    .await;
+    let proxy = Proxy::before(upstream.address).await;
+    let mut asked = question(false);
+    asked["megabytes"] = json!(10);
+    let (status, answer) = read(proxy.ask(asked.clone()).await).await;
+    assert_eq!((status, answer["x"].as_str().unwrap().len()), (200, 10 << 20));
+    asked["megabytes"] = json!(70);
+    let (status, answer) = read(proxy.ask(asked).await).await;
+    assert_eq!(
+        (status, answer["error"]["message"].as_str()),
+        (
+            502,
+            Some("the upstream models.default.svc:8000 answered with more than 64 MiB")
+        )
+    );
+    proxy.end().await;
+}
+
+#[tokio::test]
+async fn an_event_of_ten_megabytes_ends_the_stream() {
+    let upstream = Upstream::start(|_| {
+        let text = "x".repeat(10 << 20);
+        Response::builder()
+            .header("content-type", "text/event-stream")
+            .body(Body::from(format!(
+                "data: {{\"choices\":[]}}\n\ndata: {{\"x\":\"{text}\"}}\n\n"
+            )))
+            .unwrap()
+    })
+    .await;
+    let proxy = Proxy::before(upstream.address).await;
+    let body = proxy.ask(question(true)).await.text().await.unwrap();
+    assert!(
+        body.starts_with("data: {\"choices\":[]}\n\n"),
+        "what came before is passed on"
+    );
+    assert!(
+        body.contains("sent too much at once") && !body.contains("[DONE]"),
+        "{} bytes",
+        body.len()
+    );
+    proxy.end().await;
+}
+
+#[tokio::test]
 async fn a_connection_that_ends_without_an_answer_is_a_bad_gateway() {
     for answer in [
         "",

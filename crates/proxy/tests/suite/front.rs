@@ -77,7 +77,7 @@ async fn a_wrong_request_is_told_what_is_wrong() {
         );
         assert_eq!(error["type"], "invalid_request_error");
     }
-    assert_eq!(proxy.get("/v1/embeddings").await.0, 404);
+    assert_eq!(proxy.get("/v1/nothing").await.0, 404);
     assert_eq!(proxy.get("/v1/chat/completions").await.0, 405);
     proxy.end().await;
 }

@@ -3,7 +3,11 @@
 // A test that cannot go on should panic, in its helpers as well.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod balancing;
 mod forwarding;
 mod front;
+mod providers;
 mod reload;
 mod setup;
+mod transport;
+mod watching;

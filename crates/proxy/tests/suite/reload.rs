@@ -52,6 +52,7 @@ async fn what_has_begun_goes_on_and_what_comes_next_is_answered_by_the_new_file(
         config,
         listener,
         Seams::simulated(1),
+        kaos_telemetry::Telemetry::off(),
         stop.clone(),
     ));
     let client = reqwest::Client::builder().no_proxy().build().unwrap();

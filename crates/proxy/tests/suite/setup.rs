@@ -9,18 +9,20 @@ use std::{
 use axum::{Router, body::Body, extract::Request, response::Response};
 use kaos_proxy::Config;
 use kaos_seams::{FixedDialer, Seams};
+use kaos_telemetry::Telemetry;
 use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// Long enough for a loaded machine; nothing waits for it unless something is wrong.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A request as an upstream saw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) path: String,
     pub(crate) authorization: Option<String>,
+    pub(crate) trace: Option<String>,
     pub(crate) body: Value,
 }
 
@@ -40,10 +42,16 @@ impl Upstream {
                 let (parts, body) = request.into_parts();
                 let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
                 let body: Value = serde_json::from_slice(&bytes).unwrap();
-                let authorization = parts.headers.get("authorization");
+                let header = |name| {
+                    parts
+                        .headers
+                        .get(name)
+                        .map(|value| value.to_str().unwrap().to_owned())
+                };
                 record.lock().unwrap().push(Seen {
                     path: parts.uri.path().to_owned(),
-                    authorization: authorization.map(|value| value.to_str().unwrap().to_owned()),
+                    authorization: header("authorization"),
+                    trace: header("traceparent"),
                     body: body.clone(),
                 });
                 answer(body)
@@ -53,6 +61,11 @@ impl Upstream {
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, app).await });
         Self { address, seen }
+    }
+
+    /// How many requests came so far.
+    pub(crate) fn asked(&self) -> usize {
+        self.seen.lock().unwrap().len()
     }
 
     /// The only request so far.
@@ -71,9 +84,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy of the mock and of `upstream`, which it reaches by the name of a Service.
+    /// A proxy of the mock and of `upstream`, which it reaches by the name of a Service and asks once only.
     pub(crate) async fn before(upstream: SocketAddr) -> Self {
-        kaos_telemetry::install_crypto_provider();
         let config = r#"
 model_list:
 - model_name: "big"
@@ -84,15 +96,40 @@ model_list:
 - model_name: "quickstart"
   litellm_params:
     model: "mock/quickstart"
+litellm_settings: {num_retries: 0}
 "#;
-        let environment = [("KEY".to_owned(), "sk-very-secret".to_owned())];
-        let config = Config::parse(config, environment).unwrap();
+        let environment = [("KEY", "sk-very-secret")];
         let dialer = FixedDialer::default().with("models.default.svc", 8000, upstream);
+        Self::start(config, &environment, dialer, Telemetry::off()).await
+    }
+
+    /// A proxy of a configuration without names of Services.
+    pub(crate) async fn of(config: &str) -> Self {
+        Self::start(config, &[], FixedDialer::default(), Telemetry::off()).await
+    }
+
+    pub(crate) async fn start(
+        config: &str,
+        environment: &[(&str, &str)],
+        dialer: FixedDialer,
+        telemetry: Telemetry,
+    ) -> Self {
+        kaos_telemetry::install_crypto_provider();
+        let environment = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let config = Config::parse(config, environment).unwrap();
         let seams = Seams::simulated(1).with_dialer(Arc::new(dialer));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        let task = tokio::spawn(kaos_proxy::serve(config, listener, seams, stop.clone()));
+        let task = tokio::spawn(kaos_proxy::serve(
+            config,
+            listener,
+            seams,
+            telemetry,
+            stop.clone(),
+        ));
         let client = reqwest::Client::builder()
             .no_proxy()
             .timeout(LONG)
@@ -119,7 +156,11 @@ model_list:
     }
 
     pub(crate) async fn post(&self, body: impl Into<reqwest::Body>) -> reqwest::Response {
-        let url = format!("{}/v1/chat/completions", self.url);
+        self.post_to("/v1/chat/completions", body).await
+    }
+
+    pub(crate) async fn post_to(&self, path: &str, body: impl Into<reqwest::Body>) -> reqwest::Response {
+        let url = format!("{}{path}", self.url);
         self.client
             .post(url)
             .header("content-type", "application/json")

@@ -53,7 +53,7 @@ impl Files {
         if let Some(key) = &self.read.key {
             environment.insert(KEY.to_owned(), key.clone());
         }
-        Config::of(&self.read.text, &environment)
+        Config::of(&self.read.text, environment)
     }
 
     /// Reads them again: the configuration where something has changed since they were last read, else `None`.
