@@ -144,6 +144,20 @@ async fn a_signal_reaches_the_whole_group_and_what_stays_ends_with_the_leader() 
     assert_eq!(fixture.records(), 0);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_disk_that_is_full_costs_the_log_and_nothing_else() {
+    let fixture = Fixture::new();
+    let folder = fixture.dir.path().join("logs").join("ns_pod_uid").join("main");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Whatever is written there fails as on a full disk.
+    std::os::unix::fs::symlink("/dev/full", folder.join("0.log")).unwrap();
+    let script = "for i in 1 2 3; do echo line $i; sleep 0.05; done; exit 5";
+    let mut process = fixture.spawner.spawn(fixture.shell(script)).await.unwrap();
+    assert_eq!(process.wait().await.code, 5);
+    assert_eq!(fixture.records(), 0);
+}
+
 #[tokio::test]
 async fn a_program_that_cannot_be_started_says_so_in_its_log() {
     let fixture = Fixture::new();

@@ -418,3 +418,38 @@ async fn another_image_restarts_the_container_and_what_is_refused_later_does_not
     assert_eq!(fixture.recorded_processes(), 0);
     fixture.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_that_cannot_be_used_is_told_and_used_once_it_can() {
+    let fixture = Fixture::start().await;
+    let pods: Api<Pod> = fixture.api();
+    // A file in the place of the folder: nobody can write there, whoever they are.
+    let logs = fixture.folder().join("logs");
+    std::fs::write(&logs, "").unwrap();
+    create(&pods, script("mute", "exec sleep 300", json!({}))).await;
+    let (reason, message) = fixture
+        .eventually("a reason to wait", || async {
+            waiting(&pods.get("mute").await.ok()?).filter(|(reason, _)| reason != "ContainerCreating")
+        })
+        .await;
+    assert_eq!(reason, "CreateContainerError");
+    assert!(message.starts_with("the log cannot be opened: "), "{message}");
+    fixture.told("Failed", "Error: the log cannot be opened").await;
+    std::fs::remove_file(&logs).unwrap();
+    fixture.ready("mute").await;
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_table_of_processes_does_not_keep_the_node_from_starting() {
+    let fixture = Fixture::start().await;
+    let pods: Api<Pod> = fixture.api();
+    create(&pods, script("stays", "exec sleep 300", json!({}))).await;
+    fixture.ready("stays").await;
+    let fixture = fixture
+        .restart_after(|folder| std::fs::write(folder.join("run/1-x.json"), "{\"pid\": 1, ").unwrap())
+        .await;
+    fixture.ready("stays").await;
+    assert!(!fixture.folder().join("run/1-x.json").exists());
+    fixture.stop().await;
+}

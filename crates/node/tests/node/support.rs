@@ -149,7 +149,13 @@ impl Fixture {
 
     /// The same folder and API under a new node.
     pub(crate) async fn restart(self) -> Self {
+        self.restart_after(|_| ()).await
+    }
+
+    /// As [`Fixture::restart`], after something was done to the folder.
+    pub(crate) async fn restart_after(self, between: impl FnOnce(&Path)) -> Self {
         let (client, namespace, dir) = self.end().await;
+        between(dir.path());
         Self::open(client, namespace, dir).await
     }
 

@@ -45,12 +45,26 @@ pub(crate) async fn pump(
 ) {
     let mut lines = Lines::default();
     let mut buffer = vec![0; 16 * 1024];
-    let append = |log: &LogFile, text: Vec<u8>| {
-        // A full disk must not stop the container: what cannot be written is lost.
-        if !text.is_empty()
-            && let Err(error) = log.append(&text)
-        {
-            tracing::warn!(%error, "the log of a container cannot be written");
+    let mut lost = 0;
+    let mut append = |log: &LogFile, text: Vec<u8>| {
+        if text.is_empty() {
+            return;
+        }
+        // A full disk must not stop the container: what cannot be written is lost, and told once.
+        match log.append(&text) {
+            Err(error) if lost == 0 => {
+                lost += text.len();
+                tracing::warn!(
+                    log = %log.path().display(), %error,
+                    "the log of a container cannot be written; what it prints is lost until it can"
+                );
+            }
+            Err(_) => lost += text.len(),
+            Ok(()) if lost > 0 => {
+                tracing::warn!(log = %log.path().display(), bytes = lost, "lost of the log of a container");
+                lost = 0;
+            }
+            Ok(()) => {}
         }
     };
     loop {

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
@@ -57,6 +57,10 @@ impl LogFile {
         ))
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Appends whole lines; the file becomes the older part first if they do not fit.
     pub(super) fn append(&self, lines: &[u8]) -> io::Result<()> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +81,7 @@ impl LogFile {
     }
 }
 
-fn open(path: &std::path::Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
         .append(true)
