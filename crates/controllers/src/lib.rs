@@ -14,6 +14,8 @@ mod config;
 mod mcp_server;
 mod model_api;
 mod run;
+#[cfg(test)]
+mod texts;
 
 pub use config::{
     Config, ConfigMapRef, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults,

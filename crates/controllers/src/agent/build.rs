@@ -27,12 +27,22 @@ use crate::{
 /// When the user's pod spec does not fit.
 pub(crate) fn build(agent: &ValidAgent<'_>, config: &Config) -> Result<Objects, Standing> {
     let (owner, spec) = (agent.owner, &agent.agent.spec);
+    let container = spec.container.as_ref();
+    // An image of the user's is an agent by itself, as those of KAOS were; ours have to be told their role.
+    let is_ours = container.is_none_or(|container| container.image.is_none());
     let pods = Pods {
         image: &config.images.agent.image,
         command: &[],
-        args: config.images.agent.args.clone(),
+        args: config
+            .images
+            .agent
+            .args
+            .iter()
+            .filter(|_| is_ours)
+            .cloned()
+            .collect(),
         env: merged(who(agent), agent.users.clone(), with_what(agent, config)),
-        container: spec.container.as_ref(),
+        container,
         pod_spec: spec.pod_spec.as_ref(),
         service_account: None,
         init: Vec::new(),

@@ -2,7 +2,7 @@
 
 mod build;
 mod model;
-mod peers;
+pub(crate) mod peers;
 pub(crate) mod resolve;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,6 @@ use crate::{
     common::{
         driver::Workload,
         plan::Plan,
-        status::Cause,
         testing::{config, gateway, owner, stored, yaml},
     },
     config::Config,
@@ -138,6 +137,29 @@ fn as_little_as_possible_and_not_exposed() {
     insta::assert_snapshot!(yaml(&plan.objects.unwrap()));
 }
 
+/// The image, and the arguments that it is given.
+fn runs(container: &str) -> (String, Option<Vec<String>>) {
+    let spec = format!("{{modelAPI: models, model: smart, container: {container}}}");
+    let deployment = plan(&spec, &nothing_but_models()).objects.unwrap().deployment;
+    let mut containers = deployment.spec.template.spec.unwrap().containers;
+    let container = containers.remove(0);
+    (container.image.unwrap(), container.args)
+}
+
+#[test]
+fn an_image_of_the_users_runs_as_it_is() {
+    let words = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
+    for (container, image, args) in [
+        ("{}", "kaos:1", words(&["serve", "agent"])),
+        ("{image: 'mine:2'}", "mine:2", None),
+        ("{image: 'mine:2', args: [run]}", "mine:2", words(&["run"])),
+        ("{args: [run]}", "kaos:1", words(&["run"])),
+        ("{command: [/kaos]}", "kaos:1", words(&["serve", "agent"])),
+    ] {
+        assert_eq!(runs(container), (image.to_owned(), args), "{container}");
+    }
+}
+
 #[test]
 fn a_hosted_model_is_asked_at_its_own_port() {
     let hosted: ModelAPI = stored("models", "{mode: Hosted, hostedConfig: {model: 'smollm2:135m'}}");
@@ -191,66 +213,7 @@ config:
         found.contains(&"A=2".to_owned()) && !found.contains(&"A=1".to_owned()),
         "{found:?}"
     );
-    let notes: Vec<_> = both.notes.iter().map(|note| note.text.as_str()).collect();
-    insta::assert_snapshot!(notes.join("\n"));
-}
-
-#[test]
-fn fields_without_effect_are_told() {
-    let spec = "
-modelAPI: models
-model: smart
-agentNetwork: {expose: false}
-gatewayRoute: {timeout: 5s}
-config: {telemetry: {endpoint: 'http://c:4317'}}
-";
-    let reasons: Vec<_> = plan(spec, &nothing_but_models())
-        .notes
-        .into_iter()
-        .map(|note| format!("{}: {}", note.reason, note.text))
-        .collect();
-    insta::assert_snapshot!(reasons.join("\n"));
-}
-
-#[test]
-fn what_can_never_work_names_the_field_the_value_and_the_fix() {
-    let long = "x".repeat(58);
-    let named = |name: &str| Resolved {
-        peers: vec![(name.to_owned(), Peer::Missing)],
-        ..nothing_but_models()
-    };
-    let agent = |more: &str| format!("{{modelAPI: models, model: smart{more}}}");
-    let cases = [
-        (agent(""), named("sam")),
-        (agent(""), named("A_b")),
-        (agent(""), named(&long)),
-        (
-            agent(", podSpec: {containers: [{name: agent, image: 5}]}"),
-            nothing_but_models(),
-        ),
-        (
-            agent(", podSpec: {containers: [{name: agent, $patch: delete}, {name: b, image: b}]}"),
-            nothing_but_models(),
-        ),
-        (
-            "{modelAPI: models, model: clever}".to_owned(),
-            nothing_but_models(),
-        ),
-        ("{modelAPI: models}".to_owned(), nothing_but_models()),
-    ];
-    let told: Vec<String> = cases
-        .into_iter()
-        .map(|(spec, resolved)| {
-            let standing = plan(&spec, &resolved).objects.unwrap_err();
-            assert_eq!(
-                (standing.phase, standing.cause),
-                (Phase::Failed, Cause::Spec),
-                "{spec}"
-            );
-            format!("{}: {}", standing.reason, standing.message)
-        })
-        .collect();
-    insta::assert_snapshot!(told.join("\n"));
+    assert_eq!(both.notes.len(), 3, "{:?}", both.notes);
 }
 
 #[test]
@@ -273,7 +236,6 @@ fn peers_hold_back_readiness_and_nothing_else() {
     assert!(found.contains(&"PEER_AGENTS=a,b,c,d".to_owned()), "{found:?}");
     let standing = peers::standing(&resolved.peers).unwrap();
     assert_eq!(standing.phase, Phase::Waiting);
-    insta::assert_snapshot!(standing.message);
 }
 
 #[test]

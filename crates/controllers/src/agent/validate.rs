@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::EnvVar;
 use kaos_api::{
-    names,
+    names::{self, Kind},
     v1alpha1::{Agent, AgentConfig, MCPServer, ModelAPI, ModelApiMode},
 };
 use kaos_kube_ext::Observed;
@@ -142,7 +142,7 @@ pub(crate) fn validate<'a>(
         notes,
     );
     let max_steps = max_steps(own, notes);
-    check_peers(owner, resolved)?;
+    check_names(owner, agent)?;
 
     let Some(model_api) = &resolved.model_api else {
         return Err(dependencies
@@ -199,38 +199,34 @@ fn mcp_server_is_ready(server: &MCPServer) -> bool {
     status.is_some_and(|status| status.ready && status.observed_generation == server.metadata.generation)
 }
 
-/// Names of peers become names of hosts and variables before there are any Agents of these names.
-fn check_peers(owner: &Owner, resolved: &Resolved) -> Result<(), Standing> {
-    for (name, _) in &resolved.peers {
-        if *name == owner.name {
-            return Err(Standing::failed(
-                "InvalidSpec",
-                format!(
-                    "spec.agentNetwork.access names the agent itself: remove {name:?}, an agent cannot be its own peer"
-                ),
-            ));
-        }
-        if !may_be_an_agent(name) {
-            return Err(Standing::failed(
-                "InvalidSpec",
-                format!(
-                    "spec.agentNetwork.access: {name:?} cannot be the name of an Agent: use at most {LONGEST_NAME} \
-                     lower-case letters, digits and hyphens"
-                ),
+/// Names become names of hosts and variables before there is anything of these names. Objects that were stored under
+/// other rules may have names that nothing can have.
+fn check_names(owner: &Owner, agent: &Agent) -> Result<(), Standing> {
+    let invalid = |message: String| Err(Standing::failed("InvalidSpec", message));
+    let spec = &agent.spec;
+    let references = [
+        (
+            "spec.modelAPI",
+            Kind::ModelApi,
+            std::slice::from_ref(&spec.model_api),
+        ),
+        ("spec.mcpServers", Kind::McpServer, spec.mcp_servers.as_slice()),
+        ("spec.agentNetwork.access", Kind::Agent, spec.peers()),
+    ];
+    for (field, kind, names) in references {
+        if let Some(name) = names.iter().find(|name| !kind.may_be_called(name)) {
+            let (kind, longest) = (kind.name(), kind.longest_name());
+            return invalid(format!(
+                "{field}: {name:?} cannot be the name of any {kind}: write that of one in this namespace, at most \
+                 {longest} lower-case letters, digits and hyphens"
             ));
         }
     }
+    if spec.peers().contains(&owner.name) {
+        return invalid(format!(
+            "spec.agentNetwork.access names the agent itself: remove {:?}, an agent cannot be its own peer",
+            owner.name
+        ));
+    }
     Ok(())
-}
-
-/// Together with its prefix, a label of DNS.
-const LONGEST_NAME: usize = 57;
-
-fn may_be_an_agent(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !name.is_empty()
-        && name.len() <= LONGEST_NAME
-        && name.bytes().all(inner)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
 }

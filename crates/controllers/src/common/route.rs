@@ -110,7 +110,7 @@ pub(crate) fn without_effect(given: Option<&GatewayRoute>, gateway: bool, expose
         (true, false) => "spec.agentNetwork.expose is false",
     };
     Some(Note::without_effect(format!(
-        "spec.gatewayRoute.timeout has no effect: {why}"
+        "spec.gatewayRoute.timeout has no effect: {why}; remove it"
     )))
 }
 

@@ -3,7 +3,7 @@
 mod build;
 mod package;
 pub(crate) mod registry;
-mod resolve;
+pub(crate) mod resolve;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tools;

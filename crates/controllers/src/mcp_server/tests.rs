@@ -12,7 +12,6 @@ use crate::{
     common::{
         driver::Workload,
         plan::{Note, Objects, Plan},
-        status::Standing,
         testing::{config, gateway, owner, stored, yaml},
     },
     config::{Config, ConfigMapRef, TelemetryDefaults},
@@ -55,10 +54,6 @@ fn plan(spec: &str) -> Plan {
 
 fn objects(spec: &str) -> Objects {
     plan(spec).objects.unwrap()
-}
-
-fn refused(spec: &str) -> Standing {
-    plan(spec).objects.unwrap_err()
 }
 
 fn notes(spec: &str) -> Vec<(&'static str, String)> {
@@ -160,165 +155,6 @@ fn older_spellings_are_the_same_server() {
     ] {
         assert_eq!(yaml(&objects(spec)), newer, "{spec}");
         assert_eq!(notes(spec), [], "{spec}");
-    }
-}
-
-#[test]
-fn what_is_overridden_or_without_effect_is_noted() {
-    for (spec, reason, text) in [
-        (
-            "{runtime: python-string, type: python-runtime, params: x, config: {env: []}}",
-            "OlderSpelling",
-            "spec.type is an older spelling beside spec.runtime, which wins; remove spec.type",
-        ),
-        (
-            "{runtime: python-string, params: x, config: {tools: {fromString: y}}}",
-            "OlderSpelling",
-            "spec.config.tools.fromString is an older spelling beside spec.params, which wins; remove \
-             spec.config.tools.fromString",
-        ),
-        (
-            "{type: python-runtime, config: {tools: {fromString: x}, toolsString: y}}",
-            "OlderSpelling",
-            "spec.config.toolsString is an older spelling beside spec.config.tools, which wins; remove \
-             spec.config.toolsString",
-        ),
-        (
-            "{runtime: plain, config: {env: [{name: A, value: b}]}, container: {env: [{name: A, value: c}]}}",
-            "OlderSpelling",
-            "spec.config.env sets A, but spec.container.env sets it too and wins; remove it from spec.config.env",
-        ),
-        (
-            "{runtime: plain, config: {mcp: my-server}}",
-            "WithoutEffect",
-            "spec.config.mcp has no effect beside spec.runtime; remove one of them",
-        ),
-        (
-            "{runtime: python-string, params: x, container: {env: [{name: MCP_TOOLS_STRING, value: y}]}}",
-            "WithoutEffect",
-            "spec.params has no effect: spec.container.env sets MCP_TOOLS_STRING and wins; remove one of them",
-        ),
-        (
-            "{type: python-runtime, config: {tools: {fromSecretKeyRef: {name: s, key: k, optional: true}}}}",
-            "WithoutEffect",
-            "spec.config.tools.fromSecretKeyRef.optional has no effect: without its Secret the server has no \
-             tools, and its pods wait for it; remove it",
-        ),
-    ] {
-        assert_eq!(notes(spec), [(reason, text.to_owned())], "{spec}");
-    }
-}
-
-#[test]
-fn what_cannot_be_built_is_said() {
-    for (spec, reason, message) in [
-        (
-            "runtime: ruby",
-            "UnknownRuntime",
-            "unknown runtime: ruby (not found in registry); write one of broken, plain, python-string, slack, \
-             custom in spec.runtime",
-        ),
-        (
-            "runtime: broken",
-            "RuntimeBroken",
-            "the runtime registry has a mistake: ConfigMap system/kaos-mcp-runtimes, runtimes.yaml, line 9: \
-             runtime broken: transport stdio cannot be reached by agents; name an image that serves streamable \
-             HTTP on port 8000 at /mcp, and write transport: http",
-        ),
-        (
-            "{runtime: plain, params: x}",
-            "InvalidSpec",
-            "runtime plain takes no params; remove spec.params, or give what it needs in spec.container.env",
-        ),
-        (
-            "{runtime: plain, config: {toolsString: x}}",
-            "InvalidSpec",
-            "runtime plain takes no params; remove spec.config.toolsString, or give what it needs in \
-             spec.container.env",
-        ),
-        (
-            "{runtime: custom, container: {args: [x]}}",
-            "InvalidSpec",
-            "custom runtime requires container.image to be set; name the image that serves the tools on port 8000 \
-             in spec.container.image",
-        ),
-        (
-            "{runtime: custom, params: x, container: {image: y}}",
-            "InvalidSpec",
-            "runtime custom takes no params; remove spec.params, and give the image what it needs in \
-             spec.container.env",
-        ),
-        (
-            "runtime: slack",
-            "MissingEnvironment",
-            "runtime slack needs the environment variables SLACK_BOT_TOKEN and SLACK_TEAM_ID; set them in \
-             spec.container.env, a secret one by valueFrom.secretKeyRef",
-        ),
-        (
-            "{runtime: slack, config: {env: [{name: SLACK_TEAM_ID, value: T}]}}",
-            "MissingEnvironment",
-            "runtime slack needs the environment variable SLACK_BOT_TOKEN; set it in spec.container.env, a secret \
-             one by valueFrom.secretKeyRef",
-        ),
-        (
-            "{}",
-            "InvalidSpec",
-            "spec.runtime is missing; name the runtime that serves the tools, such as python-string, or custom \
-             with spec.container.image",
-        ),
-        (
-            "{type: python-runtime, config: {env: []}}",
-            "InvalidSpec",
-            "spec.type says in which language the tools are, and nothing says which; write spec.runtime: \
-             python-string and spec.params, or spec.config.tools",
-        ),
-        (
-            "{type: node-runtime, config: {toolsString: x}}",
-            "InvalidSpec",
-            "spec.type node-runtime serves a package and spec.config.toolsString is Python source; write \
-             spec.runtime: python-string, or name a package in spec.config.tools.fromPackage",
-        ),
-        (
-            "{type: python-runtime, config: {mcp: a, toolsString: b}}",
-            "InvalidSpec",
-            "spec.config.toolsString and spec.config.mcp are both given; remove one of them",
-        ),
-        (
-            "{type: python-runtime, config: {tools: {fromString: a, fromPackage: b}}}",
-            "InvalidSpec",
-            "spec.config.tools needs exactly one of fromPackage, fromString and fromSecretKeyRef",
-        ),
-        (
-            "{type: python-runtime, config: {tools: {fromPackage: '-r/etc/passwd'}}}",
-            "InvalidSpec",
-            "spec.config.tools.fromPackage is \"-r/etc/passwd\", which is an option of pip and no package; write a \
-             package of PyPI, such as my-server or my-server==1.2",
-        ),
-        (
-            "{type: node-runtime, config: {tools: {fromPackage: 'a;id'}}}",
-            "InvalidSpec",
-            "spec.config.tools.fromPackage is \"a;id\", which is no package of npm; write its name, such as \
-             my-server, @scope/my-server or my-server@1.2",
-        ),
-        (
-            "{type: python-runtime, config: {tools: {fromSecretKeyRef: {name: s, key: k}}, env: [{name: \
-             MCP_TOOLS_STRING, value: x}]}}",
-            "InvalidSpec",
-            "spec.config.tools.fromSecretKeyRef and the environment variable MCP_TOOLS_STRING both give the \
-             tools; remove one of them",
-        ),
-        (
-            "{runtime: plain, podSpec: {containers: [{name: mcp-server, $patch: delete}]}}",
-            "InvalidPodSpec",
-            "spec.podSpec.containers takes away the container mcp-server; keep it, it is what the Service leads to",
-        ),
-    ] {
-        let standing = refused(spec);
-        assert_eq!(
-            (standing.reason, standing.message.as_str()),
-            (reason, message),
-            "{spec}"
-        );
     }
 }
 

@@ -63,11 +63,8 @@ fn problem(error: &serde_saphyr::Error, lines_before: u64) -> Problem {
     let plain = error.without_snippet();
     let text = plain.render_with_formatter(&UserMessageFormatter);
     // The place stands first in our messages, and only once.
-    let what = match text
-        .find(" at line ")
-        .or_else(|| text.find("line ").filter(|at| *at == 0))
-    {
-        Some(at) if at > 0 => text[..at].to_owned(),
+    let what = match text.split_once(" at line ") {
+        Some((what, _)) if !what.is_empty() => what.to_owned(),
         _ => text,
     };
     Problem {
@@ -96,45 +93,43 @@ impl Document {
 
     /// The entries of a document that is not YAML as a whole: each by itself.
     fn salvage(&mut self, text: &str) {
-        let lines: Vec<&str> = text.lines().collect();
         let is_content = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
         let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
-        let Some(top) = lines.iter().position(|line| {
+        let is_top = |line: &str| {
             line.strip_prefix("runtimes:")
                 .is_some_and(|rest| !is_content(rest))
-        }) else {
-            return;
         };
-        let first = top + 1;
-        let Some(depth) = lines[first..]
-            .iter()
-            .find(|line| is_content(line))
-            .map(|line| indent(line))
-        else {
-            return;
-        };
-        let is_within = |line: &&str| !is_content(line) || indent(line) >= depth;
-        let end = lines[first..]
-            .iter()
-            .position(|line| !is_within(line))
-            .map_or(lines.len(), |count| first + count);
-        if depth == 0 {
-            return;
-        }
-        let starts: Vec<usize> = (first..end)
-            .filter(|&at| is_content(lines[at]) && indent(lines[at]) == depth)
+        let below: Vec<(&str, u64)> = text
+            .lines()
+            .zip(0..)
+            .skip_while(|(line, _)| !is_top(line))
+            .skip(1)
             .collect();
-        let ends = starts.iter().skip(1).copied().chain([end]);
-        for (start, end) in starts.iter().copied().zip(ends) {
-            let lines_before = u64::try_from(start).unwrap_or_default();
-            match serde_saphyr::from_str::<Entries>(&lines[start..end].join("\n")) {
+        let first = below.iter().find(|(line, _)| is_content(line));
+        let depth = match first.map(|(line, _)| indent(line)) {
+            None | Some(0) => return,
+            Some(depth) => depth,
+        };
+        let is_within = |line: &str| !is_content(line) || indent(line) >= depth;
+        // Where each entry begins, and its lines.
+        let mut entries: Vec<(u64, Vec<&str>)> = Vec::new();
+        for (line, at) in below.into_iter().take_while(|(line, _)| is_within(line)) {
+            if is_content(line) && indent(line) == depth {
+                entries.push((at, vec![line]));
+            } else if let Some((_, lines)) = entries.last_mut() {
+                lines.push(line);
+            }
+        }
+        for (lines_before, lines) in entries {
+            match serde_saphyr::from_str::<Entries>(&lines.join("\n")) {
                 Ok(entries) => {
                     for (name, node) in entries.0 {
                         self.put(name, node, lines_before);
                     }
                 }
                 Err(error) => {
-                    let name = lines[start].split(':').next().unwrap_or_default();
+                    let first = lines.first().copied().unwrap_or_default();
+                    let name = first.split(':').next().unwrap_or_default();
                     let name = name.trim().trim_matches(['"', '\'']);
                     let problem = problem(&error, lines_before);
                     self.entries.insert(name.to_owned(), Err(problem));
