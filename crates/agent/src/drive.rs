@@ -3,18 +3,25 @@
 //! The whole run is one stream, so that dropping it (the caller hung up) stops the model and the tools, and a
 //! caller who reads slowly slows the model down instead of filling memory.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt, stream};
 use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, ChunkAccumulator, Usage};
 use kaos_telemetry::{Operation, TraceContext};
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     model::{ChunkStream, Model, ModelError},
-    operations::{Operations, answered, used},
+    operations::{Operations, used},
     peers::{Hop, Peers},
-    run::{AgentRun, Invocation, Outcome, Step, ToolResult},
+    run::{AgentRun, Invocation, Outcome, Step, ToolResult, text::Held},
     tools::Toolbox,
 };
 
@@ -34,6 +41,10 @@ pub(crate) struct Means {
     pub(crate) tool_timeout: Duration,
     /// How long another agent may take to answer.
     pub(crate) delegation_timeout: Duration,
+    /// How long the whole run may take.
+    pub(crate) request_timeout: Duration,
+    /// Set once the model has turned out to take no tools; `None`: it is expected to take them.
+    pub(crate) takes_no_tools: Option<Arc<AtomicBool>>,
 }
 
 /// Something that happened in a run.
@@ -59,7 +70,9 @@ pub(crate) enum Event {
 
 /// Drives `run` to its end, which is that of `whole`.
 pub(crate) fn drive(mut run: AgentRun, means: Means, whole: Operation) -> impl Stream<Item = Event> + Send {
-    async_stream::stream! {
+    let context = whole.context().clone();
+    let deadline = Instant::now() + means.request_timeout;
+    context.attach(async_stream::stream! {
         // The step that is going on: a question to the model and the calls that it leads to.
         let mut part: Option<Operation> = None;
         loop {
@@ -72,32 +85,62 @@ pub(crate) fn drive(mut run: AgentRun, means: Means, whole: Operation) -> impl S
                     let this = means.operations.step(whole.context(), step, run.max_steps());
                     let asking = means.operations.model(this.context(), &request);
                     part = Some(this);
+                    let model = request.model.clone();
+                    // Taken when the model begins to answer.
+                    let mut silent_since = Some(Instant::now());
                     let mut answer = ChunkAccumulator::new();
                     let mut failure = None;
-                    match ask(&means, *request, step, asking.context()).await {
-                        Err(error) => failure = Some(error),
-                        Ok(mut chunks) => {
-                            while let Some(chunk) = chunks.next().await {
-                                match chunk {
-                                    Err(error) => failure = Some(error),
-                                    Ok(chunk) => {
-                                        if let Some(text) = said(&chunk) {
+                    // What is said may be a call, which is not for people.
+                    let mut held = run.reads_calls().then(Held::default);
+                    match timeout_at(deadline, ask(&means, *request, step, asking.context())).await {
+                        Err(_) => failure = Some(means.late()),
+                        Ok(Err(error)) => failure = Some(error),
+                        Ok(Ok(mut chunks)) => {
+                            loop {
+                                match timeout_at(deadline, chunks.next()).await {
+                                    Err(_) => failure = Some(means.late()),
+                                    Ok(None) => {}
+                                    Ok(Some(Err(error))) => failure = Some(error),
+                                    Ok(Some(Ok(chunk))) => {
+                                        if let Some(since) = silent_since.take() {
+                                            means.operations.begun(&model, since.elapsed());
+                                        }
+                                        let said = said(&chunk);
+                                        let told = match (&mut held, said) {
+                                            (Some(held), Some(said)) => Some(held.push(&said)),
+                                            (_, said) => said,
+                                        };
+                                        if let Some(text) = told.filter(|text| !text.is_empty()) {
                                             yield Event::Content { step, text };
                                         }
                                         answer.push(&chunk);
+                                        continue;
                                     }
                                 }
+                                break;
                             }
                         }
                     }
+                    let rest = held.map(Held::finish).unwrap_or_default();
+                    if !rest.is_empty() {
+                        yield Event::Content { step, text: rest };
+                    }
                     if let Some(error) = failure {
+                        let by_text = means.takes_no_tools.as_ref().filter(|_| error.refuses_tools());
+                        if let Some(known) = by_text && run.call_by_text() {
+                            if !known.swap(true, Ordering::Relaxed) {
+                                tracing::warn!(%error, "the model takes no tools; it is told of them in text");
+                            }
+                            asking.fail(error.kind(), &error);
+                            continue;
+                        }
                         tracing::warn!(step, %error, "the model gave no answer");
                         asking.fail(error.kind(), &error);
                         run.model_failed(error.to_string());
                         continue;
                     }
                     let answer = answer.into_response();
-                    answered(&asking, &answer);
+                    means.operations.answered(&asking, &model, &answer);
                     asking.succeed();
                     for (invocation, result) in feed(&mut run, answer) {
                         if invocation.delegation.is_none() {
@@ -121,12 +164,21 @@ pub(crate) fn drive(mut run: AgentRun, means: Means, whole: Operation) -> impl S
                         })
                         .collect();
                     let mut calls = stream::iter(calls).buffer_unordered(CALLS_AT_ONCE);
-                    while let Some((invocation, result)) = calls.next().await {
-                        tracing::debug!(step, tool = invocation.tool, is_error = result.is_error, "tool answered");
-                        if let Err(error) = run.tool_answered(&invocation.id, result.clone()) {
-                            run.model_failed(error.to_string());
+                    loop {
+                        match timeout_at(deadline, calls.next()).await {
+                            Err(_) => run.model_failed(means.late().to_string()),
+                            Ok(None) => {}
+                            Ok(Some((invocation, result))) => {
+                                let (tool, is_error) = (&invocation.tool, result.is_error);
+                                tracing::debug!(step, tool, is_error, "tool answered");
+                                if let Err(error) = run.tool_answered(&invocation.id, result.clone()) {
+                                    run.model_failed(error.to_string());
+                                }
+                                yield Event::ToolResult { step, invocation, result };
+                                continue;
+                            }
                         }
-                        yield Event::ToolResult { step, invocation, result };
+                        break;
                     }
                 }
                 Step::Done(outcome) => {
@@ -135,6 +187,15 @@ pub(crate) fn drive(mut run: AgentRun, means: Means, whole: Operation) -> impl S
                     return;
                 }
             }
+        }
+    })
+}
+
+impl Means {
+    /// Why a run ends that has taken too long.
+    fn late(&self) -> ModelError {
+        ModelError::Late {
+            limit: self.request_timeout,
         }
     }
 }
@@ -165,7 +226,7 @@ async fn ask(
         messages = request.messages.len(),
         "asking the model"
     );
-    means.model.ask(request, trace).await
+    trace.attach(means.model.ask(request, trace)).await
 }
 
 /// Gives the run an answer it asked for; that it did not would be a mistake of this file.
@@ -190,17 +251,17 @@ async fn call(
         let asked = means
             .peers
             .ask(&delegation.agent, &request, &means.hop, deadline, trace);
-        let result = asked.await;
+        let result = trace.attach(asked).await;
         (handing, result)
     } else {
         let calling = operations.tool(trace, &invocation.tool, &invocation.id);
         let result = match &invocation.arguments {
             Value::Object(arguments) => {
                 let (arguments, deadline, trace) = (arguments.clone(), means.tool_timeout, calling.context());
-                means
+                let called = means
                     .tools
-                    .call(&invocation.tool, arguments, deadline, operations, trace)
-                    .await
+                    .call(&invocation.tool, arguments, deadline, operations, trace);
+                trace.attach(called).await
             }
             // The run only asks for calls whose arguments are an object.
             other => ToolResult::failure(format_args!("{other} is not an object")),

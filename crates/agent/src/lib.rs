@@ -28,7 +28,7 @@ use kaos_telemetry::Telemetry;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{Config, ConfigError, McpServer, PeerAgent};
+pub use config::{Config, ConfigError, McpServer, PeerAgent, ToolCalls};
 pub use memory::Limits;
 
 use crate::{

@@ -3,11 +3,12 @@
 //!
 //! What people write and models answer is not part of it, nor are the arguments and results of tools.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use kaos_openai::{ChatRequest, ChatResponse, FinishReason, Usage};
 use kaos_telemetry::{
     Array, KeyValue, Kind, Measure, Operation, StringValue, Telemetry, TraceContext, Value,
+    metrics::Histogram,
 };
 use serde_json::Value as Json;
 use url::Url;
@@ -17,11 +18,39 @@ use crate::memory::SessionId;
 /// The form of API that models are asked by; who serves the model is not known here.
 const PROVIDER: &str = "openai";
 
+/// The upper bounds of the buckets that the conventions give for durations, in seconds, and for tokens.
+const SECONDS: [f64; 14] = [
+    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+];
+const TOKENS: [f64; 14] = [
+    1.0,
+    4.0,
+    16.0,
+    64.0,
+    256.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+    67_108_864.0,
+];
+/// The same for how long models take to begin.
+const FIRST: [f64; 16] = [
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+];
+
 /// Begins the operations of one agent.
 #[derive(Clone, Debug)]
 pub(crate) struct Operations {
     telemetry: Telemetry,
     agent: String,
+    asked: Measure,
+    first: Histogram<f64>,
+    tokens: Histogram<u64>,
     requests: Measure,
     models: Measure,
     tools: Measure,
@@ -30,7 +59,19 @@ pub(crate) struct Operations {
 
 impl Operations {
     pub(crate) fn new(telemetry: Telemetry, agent: &str) -> Self {
+        let meter = telemetry.meter();
         Self {
+            asked: telemetry.duration("gen_ai.client.operation.duration", &SECONDS),
+            first: meter
+                .f64_histogram("gen_ai.client.operation.time_to_first_chunk")
+                .with_unit("s")
+                .with_boundaries(FIRST.to_vec())
+                .build(),
+            tokens: meter
+                .u64_histogram("gen_ai.client.token.usage")
+                .with_unit("{token}")
+                .with_boundaries(TOKENS.to_vec())
+                .build(),
             requests: telemetry.measure("kaos.requests", "kaos.request.duration"),
             models: telemetry.measure("kaos.model.calls", "kaos.model.duration"),
             tools: telemetry.measure("kaos.tool.calls", "kaos.tool.duration"),
@@ -84,7 +125,8 @@ impl Operations {
             .measured(
                 &self.models,
                 [self.agent(), KeyValue::new("model", question.model.clone())],
-            );
+            )
+            .measured(&self.asked, chat(&question.model));
         let parameter = |name: &str| question.extra.get(name);
         for (name, key) in [
             ("temperature", "gen_ai.request.temperature"),
@@ -151,6 +193,40 @@ impl Operations {
             )
     }
 
+    /// The model took so long to begin its answer.
+    pub(crate) fn begun(&self, model: &str, after: Duration) {
+        self.first.record(after.as_secs_f64(), &chat(model));
+    }
+
+    /// Says what the model answered, short of the answer.
+    pub(crate) fn answered(&self, asking: &Operation, model: &str, answer: &ChatResponse) {
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        asking.set_some("gen_ai.response.id", given(&answer.id));
+        asking.set_some("gen_ai.response.model", given(&answer.model));
+        let reasons = answer
+            .choices
+            .iter()
+            .filter_map(|choice| choice.finish_reason.as_ref());
+        let reasons: Vec<StringValue> = reasons.map(reason).collect();
+        asking.set(
+            "gen_ai.response.finish_reasons",
+            Value::Array(Array::String(reasons)),
+        );
+        if let Some(usage) = &answer.usage {
+            used(asking, usage);
+            for (kind, count) in [
+                ("input", usage.prompt_tokens),
+                ("output", usage.completion_tokens),
+            ] {
+                if count > 0 {
+                    let mut labels = chat(model).to_vec();
+                    labels.push(KeyValue::new("gen_ai.token.type", kind));
+                    self.tokens.record(count, &labels);
+                }
+            }
+        }
+    }
+
     fn begin(
         &self,
         parent: &TraceContext,
@@ -167,23 +243,13 @@ impl Operations {
     }
 }
 
-/// Says what the model answered, short of the answer.
-pub(crate) fn answered(asking: &Operation, answer: &ChatResponse) {
-    let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    asking.set_some("gen_ai.response.id", given(&answer.id));
-    asking.set_some("gen_ai.response.model", given(&answer.model));
-    let reasons = answer
-        .choices
-        .iter()
-        .filter_map(|choice| choice.finish_reason.as_ref());
-    let reasons: Vec<StringValue> = reasons.map(reason).collect();
-    asking.set(
-        "gen_ai.response.finish_reasons",
-        Value::Array(Array::String(reasons)),
-    );
-    if let Some(usage) = &answer.usage {
-        used(asking, usage);
-    }
+/// The labels of what is measured of a question to a model.
+fn chat(model: &str) -> [KeyValue; 3] {
+    [
+        KeyValue::new("gen_ai.operation.name", "chat"),
+        KeyValue::new("gen_ai.provider.name", PROVIDER),
+        KeyValue::new("gen_ai.request.model", model.to_owned()),
+    ]
 }
 
 /// Says how many tokens an operation took.

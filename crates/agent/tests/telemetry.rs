@@ -288,9 +288,29 @@ fn span<'a>(spans: &'a [SeenSpan], service: &str, name: &str) -> &'a SeenSpan {
     span
 }
 
+/// What agents measured by the names of OpenTelemetry's conventions: who, and how often.
+fn conventional(collector: &Collector) -> Vec<String> {
+    let points = collector.points().into_iter();
+    let points = points.filter(|point| point.metric.starts_with("gen_ai."));
+    let mut lines: Vec<String> = points
+        .map(|point| {
+            let about = ["error.type", "gen_ai.token.type"];
+            let about: Vec<&str> = about
+                .iter()
+                .filter_map(|key| point.labels.get(*key).map(String::as_str))
+                .collect();
+            let (service, metric, unit, count) = (point.service, point.metric, point.unit, point.count);
+            format!("{service}: {metric} in {unit} {} {count}", about.join(","))
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
 /// What was counted, short of durations, whose counts are the same.
 fn counts(collector: &Collector) -> Vec<String> {
-    let points = collector.points();
+    let mut points = collector.points();
+    points.retain(|point| point.metric.starts_with("kaos."));
     let line = |metric: &str, labels: &std::collections::BTreeMap<String, String>, count| {
         let labels: Vec<String> = labels
             .iter()
@@ -462,6 +482,19 @@ async fn a_streamed_answer_with_a_tool_and_a_delegation_is_one_tree_of_spans() {
             "kaos.requests agent.name=ann,success=true 1",
             "kaos.requests agent.name=bob,success=true 1",
             "kaos.tool.calls agent.name=ann,success=true,tool=add 1",
+        ]
+    );
+    assert_eq!(
+        conventional(&collector),
+        [
+            "ann: gen_ai.client.operation.duration in s  2",
+            "ann: gen_ai.client.operation.time_to_first_chunk in s  2",
+            "ann: gen_ai.client.token.usage in {token} input 2",
+            "ann: gen_ai.client.token.usage in {token} output 2",
+            "bob: gen_ai.client.operation.duration in s  1",
+            "bob: gen_ai.client.operation.time_to_first_chunk in s  1",
+            "bob: gen_ai.client.token.usage in {token} input 1",
+            "bob: gen_ai.client.token.usage in {token} output 1",
         ]
     );
 }

@@ -6,6 +6,7 @@ mod tests;
 
 use std::time::Duration;
 
+use kaos_guard::{HOSTS_VARIABLE, HostPolicy};
 use kaos_openai::Message;
 use url::Url;
 
@@ -35,6 +36,13 @@ pub struct Config {
     pub mcp_servers: Vec<McpServer>,
     /// `AGENTIC_LOOP_MAX_STEPS`: how often the model is asked for one answer at most.
     pub max_steps: u32,
+    /// `AGENT_REQUEST_TIMEOUT_SECONDS`: how long one answer may take, with all its steps.
+    pub request_timeout: Duration,
+    /// `AGENT_STRICT_ERRORS`: whether a failure of the model is an error of HTTP instead of an answer that says
+    /// so.
+    pub strict_errors: bool,
+    /// `TOOL_CALL_MODE`: how the model calls tools.
+    pub tool_calls: ToolCalls,
     /// `AGENTIC_LOOP_ENABLE_TOOLS`: whether the model is offered the tools of the MCP servers.
     pub enable_tools: bool,
     /// `AGENT_SUB_AGENTS` (`name:url,name:url`), else `PEER_AGENTS` and `PEER_AGENT_<NAME>_CARD_URL`, with the
@@ -63,8 +71,22 @@ pub struct Config {
     /// `AGENT_SHUTDOWN_GRACE_SECONDS`: how long answers that have begun may take to end once the agent is told
     /// to stop.
     pub shutdown_grace: Duration,
+    /// `KAOS_ALLOWED_HOSTS`: the names by which the agent may be asked.
+    pub hosts: HostPolicy,
     /// `LOG_LEVEL`, else `AGENT_LOG_LEVEL`.
     pub log_level: Option<String>,
+}
+
+/// How the model is told of tools and calls them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolCalls {
+    /// `auto`: by the API, and by its text once the server has refused tools.
+    #[default]
+    Auto,
+    /// `native`: by the API.
+    Native,
+    /// `string`: by blocks in its text.
+    Text,
 }
 
 /// An MCP server whose tools the agent uses.
@@ -146,6 +168,14 @@ impl Config {
                 0 => return Err(env.invalid("AGENTIC_LOOP_MAX_STEPS", POSITIVE)),
                 steps => steps,
             },
+            request_timeout: env.seconds("AGENT_REQUEST_TIMEOUT_SECONDS", 600)?,
+            strict_errors: env.switch("AGENT_STRICT_ERRORS", false)?,
+            tool_calls: match env.get(TOOL_CALL_MODE).map(str::to_ascii_lowercase).as_deref() {
+                None | Some("auto") => ToolCalls::Auto,
+                Some("native") => ToolCalls::Native,
+                Some("string") => ToolCalls::Text,
+                Some(_) => return Err(env.invalid(TOOL_CALL_MODE, "auto, native or string")),
+            },
             enable_tools: env.switch("AGENTIC_LOOP_ENABLE_TOOLS", true)?,
             peers: env.peers()?,
             enable_delegation: env.switch("AGENTIC_LOOP_ENABLE_DELEGATION", true)?,
@@ -157,6 +187,7 @@ impl Config {
             tool_timeout: env.seconds("AGENT_TOOL_TIMEOUT_SECONDS", 60)?,
             model_timeout: env.seconds("AGENT_MODEL_TIMEOUT_SECONDS", 60)?,
             shutdown_grace: env.seconds("AGENT_SHUTDOWN_GRACE_SECONDS", 25)?,
+            hosts: HostPolicy::listed(env.get(HOSTS_VARIABLE).unwrap_or_default()),
             log_level: env
                 .get("LOG_LEVEL")
                 .or_else(|| env.get("AGENT_LOG_LEVEL"))
@@ -166,4 +197,5 @@ impl Config {
 }
 
 const POSITIVE: &str = "a number of at least 1";
+const TOOL_CALL_MODE: &str = "TOOL_CALL_MODE";
 const MOCK_RESPONSES: &str = "DEBUG_MOCK_RESPONSES";

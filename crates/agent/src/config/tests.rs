@@ -32,6 +32,9 @@ fn defaults_are_those_of_the_reference() {
             model: "m".to_owned(),
             mcp_servers: Vec::new(),
             max_steps: 5,
+            request_timeout: Duration::from_secs(600),
+            strict_errors: false,
+            tool_calls: ToolCalls::Auto,
             enable_tools: true,
             peers: Vec::new(),
             enable_delegation: true,
@@ -46,6 +49,7 @@ fn defaults_are_those_of_the_reference() {
             tool_timeout: Duration::from_secs(60),
             model_timeout: Duration::from_secs(60),
             shutdown_grace: Duration::from_secs(25),
+            hosts: HostPolicy::default(),
             log_level: None,
         }
     );
@@ -59,12 +63,16 @@ fn every_variable_takes_effect() {
         ("AGENT_PORT", "9000"),
         ("AGENTIC_LOOP_MAX_STEPS", "3"),
         ("AGENTIC_LOOP_ENABLE_TOOLS", "False"),
+        ("AGENT_REQUEST_TIMEOUT_SECONDS", "30"),
+        ("AGENT_STRICT_ERRORS", "yes"),
+        ("TOOL_CALL_MODE", "string"),
         ("AGENT_TOOL_TIMEOUT_SECONDS", "0.5"),
         ("AGENT_MODEL_TIMEOUT_SECONDS", "120"),
         ("AGENT_SHUTDOWN_GRACE_SECONDS", "1"),
         ("AGENT_LOG_LEVEL", "debug"),
         ("AGENTIC_LOOP_ENABLE_DELEGATION", "false"),
         ("AGENT_DELEGATION_TIMEOUT_SECONDS", "90"),
+        ("KAOS_ALLOWED_HOSTS", "box.lan"),
         ("MEMORY_TYPE", "local"),
         ("MEMORY_CONTEXT_LIMIT", "100"),
         ("MEMORY_MAX_SESSIONS", "7"),
@@ -78,7 +86,9 @@ fn every_variable_takes_effect() {
         ("adds", "Be exact.")
     );
     assert_eq!(config.port, 9000);
+    assert_eq!(config.hosts, HostPolicy::listed("box.lan"));
     assert_eq!((config.max_steps, config.enable_tools), (3, false));
+    assert_eq!((config.strict_errors, config.tool_calls), (true, ToolCalls::Text));
     assert_eq!(
         (config.enable_delegation, config.memory_endpoints),
         (false, false)
@@ -88,8 +98,9 @@ fn every_variable_takes_effect() {
         config.model_timeout,
         config.shutdown_grace,
         config.delegation_timeout,
+        config.request_timeout,
     ];
-    assert_eq!(seconds.map(|d| d.as_secs_f64()), [0.5, 120.0, 1.0, 90.0]);
+    assert_eq!(seconds.map(|d| d.as_secs_f64()), [0.5, 120.0, 1.0, 90.0, 30.0]);
     assert_eq!(config.context_limit, 100);
     let limits = Limits {
         sessions: 7,

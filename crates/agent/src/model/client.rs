@@ -8,8 +8,11 @@ use futures::{Stream, StreamExt, stream};
 use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, ErrorResponse, StreamEvent, sse};
 use kaos_seams::Seams;
 use kaos_telemetry::TraceContext;
-use reqwest::{Client, Response, header};
-use tokio::time::timeout;
+use reqwest::{
+    Client, Response,
+    header::{self, HeaderMap},
+};
+use tokio::time::{sleep, timeout};
 use url::Url;
 
 use super::{ChunkStream, Model, ModelError};
@@ -22,6 +25,12 @@ const ANSWER_LIMIT: usize = 8 << 20;
 /// How much of an error's body is read, in bytes, and how much of it is quoted, in characters.
 const ERROR_BODY_LIMIT: usize = 64 << 10;
 const ERROR_QUOTE: usize = 300;
+/// How often a server that is busy is asked again, and how long it may ask to be left alone for that; a caller
+/// would not wait longer either.
+const RETRIES: u32 = 2;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server that is busy is left alone where it does not say.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks one server.
 #[derive(Debug)]
@@ -94,6 +103,7 @@ impl ModelClient {
 
     async fn refused(&self, response: Response) -> ModelError {
         let status = response.status().as_u16();
+        let retry_after = retry_after(response.headers());
         let mut body = BytesMut::new();
         let mut pieces = Box::pin(self.pieces(response));
         while body.len() < ERROR_BODY_LIMIT
@@ -105,6 +115,26 @@ impl ModelClient {
             url: self.url(),
             status,
             said: ErrorResponse::describe(&body, ERROR_QUOTE),
+            retry_after,
+        }
+    }
+
+    /// Sends a request once.
+    async fn send(&self, request: &ChatRequest, trace: &TraceContext) -> Result<Response, ModelError> {
+        // The address is looked up each time: a Service may move.
+        let url = self.seams.dialer.locate(&self.completions);
+        let sent = self
+            .http
+            .post(url)
+            .headers(trace.headers())
+            .header(header::ACCEPT, "text/event-stream")
+            .json(request)
+            .send();
+        match timeout(self.silence, sent).await {
+            Err(_) => Err(self.silent()),
+            Ok(Err(error)) => Err(self.unreachable(&error)),
+            Ok(Ok(response)) if !response.status().is_success() => Err(self.refused(response).await),
+            Ok(Ok(response)) => Ok(response),
         }
     }
 
@@ -173,23 +203,20 @@ impl ModelClient {
 #[async_trait]
 impl Model for ModelClient {
     async fn ask(&self, request: ChatRequest, trace: &TraceContext) -> Result<ChunkStream, ModelError> {
-        // The address is looked up each time: a Service may move.
-        let url = self.seams.dialer.locate(&self.completions);
-        let sent = self
-            .http
-            .post(url)
-            .headers(trace.headers())
-            .header(header::ACCEPT, "text/event-stream")
-            .json(&request)
-            .send();
-        let response = match timeout(self.silence, sent).await {
-            Err(_) => return Err(self.silent()),
-            Ok(Err(error)) => return Err(self.unreachable(&error)),
-            Ok(Ok(response)) => response,
+        let mut asked = 0;
+        let response = loop {
+            match self.send(&request, trace).await {
+                Ok(response) => break response,
+                Err(error) => {
+                    let Some(pause) = pause(&error).filter(|_| asked < RETRIES) else {
+                        return Err(error);
+                    };
+                    asked += 1;
+                    tracing::info!(%error, seconds = pause.as_secs_f64(), "the model is asked again");
+                    sleep(pause).await;
+                }
+            }
         };
-        if !response.status().is_success() {
-            return Err(self.refused(response).await);
-        }
         let kind = response
             .headers()
             .get(header::CONTENT_TYPE)
@@ -215,6 +242,24 @@ impl Model for ModelClient {
             Ok(Ok(_)) => Ok(()),
         }
     }
+}
+
+/// How long to wait before a request is worth sending again; `None`: it is not.
+fn pause(error: &ModelError) -> Option<Duration> {
+    match error {
+        ModelError::Refused {
+            status: 429 | 503,
+            retry_after,
+            ..
+        } => Some(retry_after.unwrap_or(PAUSE)).filter(|pause| *pause <= PATIENCE),
+        _ => None,
+    }
+}
+
+/// The seconds of a `Retry-After`. One that is a date comes from servers that want to be left alone for longer.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse();
+    seconds.ok().map(Duration::from_secs)
 }
 
 /// The chunk of an event, or `None` for the end.

@@ -13,7 +13,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{ChunkStream, Model, ModelError};
-use crate::run::delegation_tool;
+use crate::run::{
+    delegation_tool,
+    text::{Asked, beside, blocks, written},
+};
 
 /// Gives the answers it has, each once, whoever asks; then asks the model.
 pub(crate) struct MockedModel {
@@ -132,41 +135,21 @@ fn answer(object: Map<String, Value>) -> Result<Message, &'static str> {
     })
 }
 
-/// Arguments as a model writes them.
-fn written(arguments: &Value) -> String {
-    match arguments {
-        Value::Null => String::new(),
-        Value::String(written) => written.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// The call of a text with a fenced block, and what is said beside it.
+/// The calls of a text with fenced blocks, and what is said beside them.
 fn fenced(said: &str) -> Option<Message> {
-    let block = |kind: &str| {
-        let open = format!("```{kind}\n");
-        let start = said.find(&open)?;
-        let (inner, after) = said.get(start + open.len()..)?.split_once("```")?;
-        let call: Map<String, Value> = serde_json::from_str(inner.trim()).ok()?;
-        Some((call, format!("{}{after}", said.get(..start)?)))
-    };
-    let named = |call: &Map<String, Value>, field: &str| Some(call.get(field)?.as_str()?.to_owned());
-    let (call, beside) = if let Some((call, beside)) = block("tool_call") {
-        let arguments = call.get("arguments").unwrap_or(&Value::Null);
-        (
-            ToolCall::new("", named(&call, "tool")?, written(arguments)),
-            beside,
-        )
-    } else {
-        let (mut call, beside) = block("delegate")?;
-        let tool = delegation_tool(&named(&call, "agent")?);
-        call.remove("agent");
-        (ToolCall::new("", tool, written(&Value::Object(call))), beside)
-    };
+    let found = blocks(said);
+    let beside = beside(said, &found);
     let beside = beside.trim();
-    Some(Message {
+    let calls: Vec<ToolCall> = found
+        .into_iter()
+        .map(|(_, asked)| match asked {
+            Asked::Tool { name, arguments } => ToolCall::new("", name, arguments),
+            Asked::Agent { name, arguments } => ToolCall::new("", delegation_tool(&name), arguments),
+        })
+        .collect();
+    (!calls.is_empty()).then(|| Message {
         content: (!beside.is_empty()).then(|| beside.into()),
-        tool_calls: vec![call],
+        tool_calls: calls,
         ..Message::assistant("")
     })
 }

@@ -38,7 +38,13 @@ pub(crate) enum ModelError {
     Silent { url: String, silence: Duration },
     /// It answered with an HTTP status that is not a success.
     #[error("model API {url} answered HTTP {status}{}{said}", if .said.is_empty() { "" } else { ": " })]
-    Refused { url: String, status: u16, said: String },
+    Refused {
+        url: String,
+        status: u16,
+        said: String,
+        /// How long it asks to be left alone.
+        retry_after: Option<Duration>,
+    },
     /// It reported an error after it had begun to answer.
     #[error("model API {url} failed in its answer: {said}")]
     Failed { url: String, said: String },
@@ -51,6 +57,9 @@ pub(crate) enum ModelError {
     /// Its answer is longer than is sensible.
     #[error("model API {url} sent an answer of more than {limit} bytes")]
     TooLarge { url: String, limit: usize },
+    /// All the steps of an answer took too long.
+    #[error("the answer took longer than {} s in all", .limit.as_secs_f64())]
+    Late { limit: Duration },
 }
 
 impl ModelError {
@@ -64,6 +73,28 @@ impl ModelError {
             Self::Unreadable { .. } => "unreadable",
             Self::CutOff { .. } => "cut_off",
             Self::TooLarge { .. } => "too_large",
+            Self::Late { .. } => "timeout",
         }
+    }
+
+    /// Whether it refused a request for the tools in it, in the words of one of many servers: "does not support
+    /// tools", "requires --enable-auto-tool-choice", "tools param requires --jinja flag".
+    pub(crate) fn refuses_tools(&self) -> bool {
+        let Self::Refused { status, said, .. } = self else {
+            return false;
+        };
+        let said = said.to_lowercase();
+        let about = [
+            "support",
+            "require",
+            "enable",
+            "unknown",
+            "unrecognized",
+            "not allowed",
+        ];
+        *status >= 400
+            && !matches!(status, 401 | 403 | 429)
+            && said.contains("tool")
+            && about.iter().any(|word| said.contains(word))
     }
 }

@@ -1,6 +1,12 @@
 //! The client against an HTTP server that behaves in every way a model's server may.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use axum::{
     Router,
@@ -36,8 +42,10 @@ fn text(text: &str) -> Piece {
 const HELLO: &str = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n";
 const STOP: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
-/// How long the client waits in these tests. Only servers that never go on make it pass.
-const SILENCE: Duration = Duration::from_millis(300);
+/// How long the client waits for servers that never go on; long enough for those of a loaded machine to begin.
+const SILENCE: Duration = Duration::from_secs(3);
+/// How long it waits for all others. It never passes.
+const LONG: Duration = Duration::from_secs(60);
 
 struct Server {
     url: Url,
@@ -96,9 +104,9 @@ async fn streams(pieces: Vec<Piece>) -> Server {
     server(move |_| answer(200, "text/event-stream", pieces.clone())).await
 }
 
-fn client(url: &Url) -> ModelClient {
+fn client(url: &Url, silence: Duration) -> ModelClient {
     kaos_telemetry::install_crypto_provider();
-    ModelClient::new(url, SILENCE, Seams::simulated(1)).unwrap()
+    ModelClient::new(url, silence, Seams::simulated(1)).unwrap()
 }
 
 fn question() -> ChatRequest {
@@ -111,9 +119,14 @@ fn question() -> ChatRequest {
 
 /// The text of the answer, and how it ended.
 async fn asked(server: &Server) -> (String, Result<(), String>) {
+    asked_for(server, LONG).await
+}
+
+/// The same of a server that may be silent for so long.
+async fn asked_for(server: &Server, silence: Duration) -> (String, Result<(), String>) {
     let mut answer = ChunkAccumulator::new();
     let end = async {
-        let mut chunks = client(&server.url)
+        let mut chunks = client(&server.url, silence)
             .ask(question(), &TraceContext::default())
             .await?;
         while let Some(chunk) = chunks.next().await {
@@ -181,7 +194,7 @@ async fn an_answer_that_breaks_off_is_an_error_after_what_there_was() {
             vec![text("data: {\"choices\":[{\"ind")],
             "URL ended its answer in the middle: the connection closed before the answer was complete",
         ),
-        (vec![Piece::Stall], "URL sent nothing for 0.3 s"),
+        (vec![Piece::Stall], "URL sent nothing for 3 s"),
         (
             vec![text("data: <html>\n\n")],
             "URL sent an answer that cannot be read: event of the completion is not a chunk",
@@ -193,7 +206,9 @@ async fn an_answer_that_breaks_off_is_an_error_after_what_there_was() {
     ];
     for (ending, expected) in endings {
         let pieces = [vec![text(HELLO)], ending.clone()].concat();
-        let (said, end) = asked(&streams(pieces).await).await;
+        let stalls = matches!(ending[..], [Piece::Stall]);
+        let silence = if stalls { SILENCE } else { LONG };
+        let (said, end) = asked_for(&streams(pieces).await, silence).await;
         let error = end.unwrap_err();
         assert_eq!(said, "Hello", "{ending:?}");
         assert!(
@@ -244,9 +259,9 @@ async fn an_answer_of_many_megabytes_is_given_up() {
 async fn an_error_is_quoted_shortly() {
     let cases = [
         (
-            429,
-            r#"{"error":{"message":"rate limit","type":"rate_limit_error"}}"#.to_owned(),
-            "429: rate limit",
+            402,
+            r#"{"error":{"message":"no credit","type":"insufficient_quota"}}"#.to_owned(),
+            "402: no credit",
         ),
         (500, String::new(), "500"),
         (
@@ -267,6 +282,98 @@ async fn an_error_is_quoted_shortly() {
     assert!(asked(&long).await.1.unwrap_err().len() < 400);
 }
 
+/// A server that is busy `times` times, and says for how many seconds, before it answers.
+async fn busy(status: u16, times: usize, seconds: &'static str) -> (Server, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let server = server(move |_| {
+        if count.fetch_add(1, Ordering::Relaxed) < times {
+            let mut response = answer(
+                status,
+                "application/json",
+                vec![text(r#"{"error":{"message":"busy"}}"#)],
+            );
+            response
+                .headers_mut()
+                .insert("retry-after", seconds.parse().unwrap());
+            return response;
+        }
+        answer(
+            200,
+            "text/event-stream",
+            vec![text(HELLO), text(STOP), text(DONE)],
+        )
+    });
+    (server.await, asked)
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_is_asked_again_as_it_says() {
+    for (status, times, seconds, expected, attempts) in [
+        (429, 2, "0", said("Hello", Ok(())), 3),
+        (503, 1, " 0 ", said("Hello", Ok(())), 2),
+        (
+            429,
+            9,
+            "0",
+            said("", Err("model API URL answered HTTP 429: busy")),
+            3,
+        ),
+        // Whoever asked would not wait so long.
+        (
+            429,
+            1,
+            "3600",
+            said("", Err("model API URL answered HTTP 429: busy")),
+            1,
+        ),
+        (
+            500,
+            1,
+            "0",
+            said("", Err("model API URL answered HTTP 500: busy")),
+            1,
+        ),
+    ] {
+        let (server, asked) = busy(status, times, seconds).await;
+        assert_eq!(self::asked(&server).await, expected, "{status} {seconds}");
+        assert_eq!(asked.load(Ordering::Relaxed), attempts, "{status} {seconds}");
+    }
+}
+
+#[test]
+fn servers_that_take_no_tools_are_known_by_their_words() {
+    let refused = |status, said: &str| {
+        let error = ModelError::Refused {
+            url: "http://model/".to_owned(),
+            status,
+            said: said.to_owned(),
+            retry_after: None,
+        };
+        error.refuses_tools()
+    };
+    for (status, said) in [
+        (400, "registry.ollama.ai/library/gemma:2b does not support tools"),
+        (
+            400,
+            r#""auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"#,
+        ),
+        (500, "tools param requires --jinja flag"),
+        (404, "No endpoints found that support tool use."),
+        (400, "Unrecognized request argument supplied: tools"),
+    ] {
+        assert!(refused(status, said), "{said}");
+    }
+    for (status, said) in [
+        (400, "context length exceeded"),
+        (401, "this key does not support tools"),
+        (429, "too many tool requests; enable billing"),
+        (503, "overloaded"),
+    ] {
+        assert!(!refused(status, said), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_understood() {
     let whole = r#"{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}]}"#;
@@ -279,7 +386,7 @@ async fn a_server_that_is_not_there_or_says_nothing_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
     // The kernel accepts the connection; nobody answers.
-    let silent = client(&url)
+    let silent = client(&url, SILENCE)
         .ask(question(), &TraceContext::default())
         .await
         .map(|_| ())
@@ -296,7 +403,7 @@ async fn a_server_that_is_not_there_or_says_nothing_is_an_error() {
     let taken = TcpSocket::new_v4().unwrap();
     taken.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let url = Url::parse(&format!("http://{}", taken.local_addr().unwrap())).unwrap();
-    let gone = client(&url)
+    let gone = client(&url, LONG)
         .ask(question(), &TraceContext::default())
         .await
         .map(|_| ())
@@ -307,7 +414,7 @@ async fn a_server_that_is_not_there_or_says_nothing_is_an_error() {
         "{gone}"
     );
     assert!(matches!(
-        client(&url).check().await,
+        client(&url, LONG).check().await,
         Err(ModelError::Unreachable { .. })
     ));
 }
@@ -333,7 +440,7 @@ async fn the_request_goes_where_the_dialer_says_and_asks_for_a_stream() {
     let dialer = FixedDialer::default().with("model.default.svc", 8000, address);
     let seams = Seams::simulated(1).with_dialer(Arc::new(dialer));
     let base = Url::parse("http://model.default.svc:8000/v1").unwrap();
-    let client = ModelClient::new(&base, SILENCE, seams).unwrap();
+    let client = ModelClient::new(&base, LONG, seams).unwrap();
     let mut answer = ChunkAccumulator::new();
     let mut chunks = client.ask(question(), &TraceContext::default()).await.unwrap();
     while let Some(chunk) = chunks.next().await {
@@ -356,6 +463,6 @@ async fn a_server_is_there_unless_it_fails() {
             answer(status, "application/json", Vec::new())
         })
         .await;
-        assert_eq!(client(&server.url).check().await.is_ok(), there, "{status}");
+        assert_eq!(client(&server.url, LONG).check().await.is_ok(), there, "{status}");
     }
 }

@@ -7,12 +7,10 @@ use kaos_openai::{ChatRequest, Content, Message, Role, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{ToolResult, prompt::TASK_DELEGATION};
+use super::{TOOL_RESULT, ToolResult, prompt::TASK_DELEGATION};
 
 /// What starts the result of every delegation that failed, as the model sees it.
 pub const DELEGATION_FAILED: &str = "Delegation failed: ";
-/// What starts a tool's result in the conversation that another agent is told.
-const TOOL_RESULT: &str = "Tool result: ";
 
 /// How long a function's name may be in the Chat Completions API, in characters.
 const NAME_LIMIT: usize = 64;

@@ -8,11 +8,12 @@ mod delegation;
 mod prompt;
 #[cfg(test)]
 mod tests;
+pub(crate) mod text;
 
 use std::collections::BTreeSet;
 
 use kaos_openai::{
-    ChatRequest, ChatResponse, Extra, FinishReason, Message, StreamOptions, Tool, ToolCall, Usage,
+    ChatRequest, ChatResponse, Extra, FinishReason, Message, Role, StreamOptions, Tool, ToolCall, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -22,9 +23,14 @@ pub use delegation::{
     DELEGATION_FAILED, Delegate, Delegation, delegation_failed, delegation_tool, delegation_tools,
 };
 pub use prompt::{Identity, TASK_DELEGATION, conversation, is_asked};
+pub use text::Calling;
 
 /// What starts the result of every call that failed, as the model sees it.
 pub const TOOL_FAILED: &str = "Tool execution failed: ";
+/// What starts a tool's result in a message of a user.
+const TOOL_RESULT: &str = "Tool result: ";
+/// What starts another agent's answer in a message of a user.
+const AGENT_RESPONSE: &str = "Agent response: ";
 
 /// What a run is limited to and passes on to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,6 +44,9 @@ pub struct Settings {
     /// Whether and what the model has to call. A demand to call a tool holds for the first step only; after
     /// that it would keep the model from ever answering.
     pub tool_choice: Option<Value>,
+    /// How the model calls tools. Blocks in its text are calls in either case.
+    #[serde(default)]
+    pub calling: Calling,
     /// Sampling parameters and other fields of the request, as they were given.
     pub parameters: Extra,
 }
@@ -59,8 +68,8 @@ pub struct AgentRun {
 enum State {
     /// The model is to be asked.
     Model,
-    /// Calls of the model's last answer, with the results there are so far.
-    Tools(Vec<Call>),
+    /// Calls of the model's last answer, made as `by` says, with the results there are so far.
+    Tools { calls: Vec<Call>, by: Calling },
     /// Nothing is left to do.
     Done(Outcome),
 }
@@ -210,7 +219,7 @@ impl AgentRun {
     pub fn next_step(&self) -> Step {
         match &self.state {
             State::Model => Step::CallModel(Box::new(self.request())),
-            State::Tools(calls) => Step::CallTools(
+            State::Tools { calls, .. } => Step::CallTools(
                 calls
                     .iter()
                     .filter(|call| call.result.is_none())
@@ -225,7 +234,7 @@ impl AgentRun {
     pub fn step(&self) -> u32 {
         match self.state {
             State::Model => self.steps + 1,
-            State::Tools(_) | State::Done(_) => self.steps.max(1),
+            State::Tools { .. } | State::Done(_) => self.steps.max(1),
         }
     }
 
@@ -270,7 +279,11 @@ impl AgentRun {
             return Ok(Vec::new());
         };
         let mut message = choice.message;
-        if message.tool_calls.is_empty() {
+        let (mut calls, by) = match message.tool_calls.as_slice() {
+            [] => (self.written_calls(&message.text()), Calling::Text),
+            calls => (calls.to_vec(), Calling::Native),
+        };
+        if calls.is_empty() {
             let finish_reason = choice.finish_reason.unwrap_or(FinishReason::Stop);
             self.state = State::Done(Outcome::Answered {
                 text: spoken(&message),
@@ -279,16 +292,34 @@ impl AgentRun {
             self.messages.push(message);
             return Ok(Vec::new());
         }
-        self.give_ids(&mut message.tool_calls);
-        let calls: Vec<Call> = message.tool_calls.iter().map(|call| self.plan(call)).collect();
+        self.give_ids(&mut calls);
+        if by == Calling::Native {
+            message.tool_calls.clone_from(&calls);
+        }
+        let calls: Vec<Call> = calls.iter().map(|call| self.plan(call)).collect();
         self.messages.push(message);
         let refused = calls
             .iter()
             .filter_map(|call| Some((call.invocation.clone(), call.result.clone()?)))
             .collect();
-        self.state = State::Tools(calls);
+        self.state = State::Tools { calls, by };
         self.close_step();
         Ok(refused)
+    }
+
+    /// Whether blocks in the text of the next answer are calls.
+    pub fn reads_calls(&self) -> bool {
+        !self.tools.is_empty() && self.choice().is_none_or(|choice| choice != "none")
+    }
+
+    /// Has the model asked again without tools, and called by its text: it takes no others. Whether it can be:
+    /// once it has called tools otherwise, it takes them.
+    pub fn call_by_text(&mut self) -> bool {
+        let can = self.settings.calling == Calling::Native && self.steps == 0 && self.reads_calls();
+        if can {
+            self.settings.calling = Calling::Text;
+        }
+        can
     }
 
     /// Ends the run: the model could not be asked, for `reason`. A run that is done stays as it is.
@@ -306,7 +337,7 @@ impl AgentRun {
     /// If the run does not wait for this call.
     pub fn tool_answered(&mut self, id: &str, result: ToolResult) -> Result<(), OutOfTurn> {
         let waiting = match &mut self.state {
-            State::Tools(calls) => calls
+            State::Tools { calls, .. } => calls
                 .iter_mut()
                 .find(|call| call.invocation.id == id && call.result.is_none()),
             State::Model | State::Done(_) => None,
@@ -319,22 +350,73 @@ impl AgentRun {
     }
 
     fn request(&self) -> ChatRequest {
-        let offered = !self.tools.is_empty();
+        let native = self.settings.calling == Calling::Native;
         ChatRequest {
             model: self.settings.model.clone(),
-            messages: self.messages.clone(),
+            messages: if native {
+                self.messages.clone()
+            } else {
+                self.described()
+            },
             stream: true,
             stream_options: Some(StreamOptions {
                 include_usage: true,
                 ..StreamOptions::default()
             }),
-            tools: self.tools.clone(),
-            // Servers refuse a choice among no tools.
-            tool_choice: self.settings.tool_choice.clone().filter(|choice| {
-                offered && (self.steps == 0 || matches!(choice.as_str(), Some("none" | "auto")))
-            }),
+            tools: if native { self.tools.clone() } else { Vec::new() },
+            tool_choice: self.choice().filter(|_| native).cloned(),
             extra: self.settings.parameters.clone(),
         }
+    }
+
+    /// What holds of the choice of tools for the next answer.
+    fn choice(&self) -> Option<&Value> {
+        let choice = self.settings.tool_choice.as_ref();
+        // Servers refuse a choice among no tools.
+        choice.filter(|choice| {
+            !self.tools.is_empty() && (self.steps == 0 || matches!(choice.as_str(), Some("none" | "auto")))
+        })
+    }
+
+    /// The conversation, with the tools in its system message.
+    fn described(&self) -> Vec<Message> {
+        let mut messages = self.messages.clone();
+        if !self.reads_calls() {
+            return messages;
+        }
+        let demand = match self.choice() {
+            Some(Value::String(choice)) if choice == "required" => {
+                Some("Your next answer has to be such a block.".to_owned())
+            }
+            Some(Value::Object(choice)) => {
+                let tool = choice.get("function").and_then(|function| function.get("name"));
+                tool.and_then(Value::as_str)
+                    .map(|tool| format!("Your next answer has to be such a block, for {tool}."))
+            }
+            _ => None,
+        };
+        let described = text::description(&self.tools, &self.delegates, demand.as_deref());
+        match messages.first_mut().filter(|first| first.role == Role::System) {
+            Some(system) => *system = Message::system(format!("{}\n\n{described}", system.text())),
+            None => messages.insert(0, Message::system(described)),
+        }
+        messages
+    }
+
+    /// The calls that blocks of a text are, where they may be any.
+    fn written_calls(&self, text: &str) -> Vec<ToolCall> {
+        if !self.reads_calls() {
+            return Vec::new();
+        }
+        let calls = text::blocks(text).into_iter().map(|(_, asked)| match asked {
+            text::Asked::Tool { name, arguments } => ToolCall::new("", name, arguments),
+            text::Asked::Agent { name, arguments } => {
+                let delegate = self.delegates.iter().find(|delegate| delegate.agent == name);
+                let tool = delegate.map_or_else(|| delegation_tool(&name), |delegate| delegate.tool.clone());
+                ToolCall::new("", tool, arguments)
+            }
+        });
+        calls.collect()
     }
 
     /// Gives an identifier to the calls without one of their own, because results refer to it.
@@ -404,19 +486,41 @@ impl AgentRun {
     /// Goes on to the next step once every call has its result. The calls of the last step are still made,
     /// because they may be what was asked for; only the model does not see their results any more.
     fn close_step(&mut self) {
-        let State::Tools(calls) = &self.state else { return };
-        let Some(results) = calls
-            .iter()
-            .map(|call| Some(Message::tool(&call.invocation.id, &call.result.as_ref()?.text)))
-            .collect::<Option<Vec<_>>>()
-        else {
+        let State::Tools { calls, by } = &self.state else {
             return;
         };
-        self.messages.extend(results);
+        let results: Option<Vec<_>> = calls
+            .iter()
+            .map(|call| Some((&call.invocation, call.result.as_ref()?)))
+            .collect();
+        let Some(results) = results else { return };
+        let told: Vec<Message> = match by {
+            Calling::Native => {
+                let results = results.into_iter();
+                results
+                    .map(|(invocation, result)| Message::tool(&invocation.id, &result.text))
+                    .collect()
+            }
+            Calling::Text => {
+                let results: Vec<String> = results.into_iter().map(told_in_text).collect();
+                vec![Message::user(results.join("\n\n"))]
+            }
+        };
+        self.messages.extend(told);
         self.state = match self.settings.max_steps {
             max_steps if self.steps >= max_steps => State::Done(Outcome::StepsExhausted { max_steps }),
             _ => State::Model,
         };
+    }
+}
+
+/// A result as a message of a user tells it.
+fn told_in_text((invocation, result): (&Invocation, &ToolResult)) -> String {
+    match (result.is_error, &invocation.delegation) {
+        // It says so itself.
+        (true, _) => result.text.clone(),
+        (false, None) => format!("{TOOL_RESULT}{}", result.text),
+        (false, Some(_)) => format!("{AGENT_RESPONSE}{}", result.text),
     }
 }
 

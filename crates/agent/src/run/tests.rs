@@ -11,6 +11,7 @@ fn settings(max_steps: u32) -> Settings {
         max_steps,
         context_limit: 6,
         tool_choice: None,
+        calling: Calling::Native,
         parameters: Extra::new(),
     }
 }

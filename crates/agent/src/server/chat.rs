@@ -5,12 +5,12 @@ use std::{pin::pin, time::Duration};
 use axum::{
     Json,
     body::{Body, Bytes},
-    extract::{State, rejection::BytesRejection},
+    extract::{FromRequest, Request, State, rejection::BytesRejection},
     response::{IntoResponse, Response},
 };
 use futures::{Stream, StreamExt};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, Message, sse};
+use kaos_openai::{ChatChunk, ChatRequest, ChatResponse, ErrorResponse, Message, sse};
 use kaos_telemetry::{Operation, TraceContext};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -25,22 +25,26 @@ use crate::{
     drive::{Event, drive},
     memory::{Record, SessionId},
     peers::Hop,
-    run::{AgentRun, Identity, Settings, conversation, is_asked},
+    run::{AgentRun, Identity, Outcome, Settings, conversation, is_asked},
 };
 
 /// How long a stream may be silent before a comment is sent, so that nothing on the way takes it for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_FRAME: &[u8] = b": keep-alive\n\n";
 
+/// How long the body of a request may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The type of the error of a model that failed, as that of a server.
+const MODEL_FAILED: &str = "server_error";
+
 /// The model's name in the answer to a request that names none.
 const UNNAMED: &str = "agent";
 
-pub(crate) async fn completions(
-    State(app): State<App>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refusal> {
-    let body = body.map_err(unread)?;
+pub(crate) async fn completions(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let headers = request.headers().clone();
+    let body = timeout(BODY_TIMEOUT, Bytes::from_request(request, &())).await;
+    let body = body.map_err(|_| too_slow())?.map_err(unread)?;
     require_json(&headers)?;
     let mut request: ChatRequest = serde_json::from_slice(&body).map_err(|error| {
         Refusal::bad_request(format!("request body is not a chat completion request: {error}"))
@@ -67,7 +71,7 @@ pub(crate) async fn completions(
     tracing::debug!(id = frames.id, stream, "chat completion begins");
     let events = events(&app, run, hop, session.clone(), operation);
     let mut response = if stream {
-        streamed(&app, events, frames)
+        streamed(&app, events, frames).await?
     } else {
         whole(&app, events, frames).await?
     };
@@ -93,6 +97,11 @@ fn events(
             memory.record(session, ids.as_ref(), Record::of_event(event));
         }
     })
+}
+
+fn too_slow() -> Refusal {
+    let detail = format!("request body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, detail)
 }
 
 fn unread(rejection: BytesRejection) -> Refusal {
@@ -187,6 +196,7 @@ async fn begin(
         max_steps,
         context_limit: limit,
         tool_choice,
+        calling: app.calling(),
         parameters,
     };
     let tools = app
@@ -217,11 +227,13 @@ async fn whole(
         }
     };
     let Some((outcome, usage)) = app.cut.run_until_cancelled(finished).await.flatten() else {
-        return Err(Refusal::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the agent is shutting down",
-        ));
+        return Err(shutting_down());
     };
+    if let Outcome::ModelFailed { reason } = &outcome
+        && app.config.strict_errors
+    {
+        return Err(failed(reason));
+    }
     let message = Message::assistant(outcome.text());
     let Frames {
         id,
@@ -240,20 +252,38 @@ async fn whole(
 }
 
 /// The answer as it comes, with what the agent does in between.
-fn streamed(app: &App, events: impl Stream<Item = Event> + Send + 'static, frames: Frames) -> Response {
-    let frames = Box::pin(body(events, frames)).take_until(app.cut.clone().cancelled_owned());
+async fn streamed(
+    app: &App,
+    events: impl Stream<Item = Event> + Send + 'static,
+    frames: Frames,
+) -> Result<Response, Refusal> {
+    let strict = app.config.strict_errors;
+    let mut events = Box::pin(events.peekable());
+    if strict {
+        // The status says whether the model failed, so that it waits for the first that is known of that.
+        let first = app.cut.run_until_cancelled(events.as_mut().peek()).await;
+        if let Event::Finished {
+            outcome: Outcome::ModelFailed { reason },
+            ..
+        } = first.flatten().ok_or_else(shutting_down)?
+        {
+            return Err(failed(reason));
+        }
+    }
+    let frames = Box::pin(body(events, frames, strict)).take_until(app.cut.clone().cancelled_owned());
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-cache"),
         (header::CONNECTION, "keep-alive"),
     ];
-    (headers, Body::from_stream(frames)).into_response()
+    Ok((headers, Body::from_stream(frames)).into_response())
 }
 
-/// The bytes of a stream of events.
+/// The bytes of a stream of events. A model that fails late is an error in a frame, where that is asked for.
 fn body(
     events: impl Stream<Item = Event> + Send,
     mut frames: Frames,
+    strict: bool,
 ) -> impl Stream<Item = Result<Bytes, serde_json::Error>> + Send {
     async_stream::try_stream! {
         let mut events = pin!(events);
@@ -261,12 +291,23 @@ fn body(
         loop {
             match timeout(KEEP_ALIVE, events.next()).await {
                 Err(_) => yield Bytes::from_static(KEEP_ALIVE_FRAME),
+                Ok(Some(Event::Finished { outcome: Outcome::ModelFailed { reason }, .. })) if strict => {
+                    yield sse::frame(&ErrorResponse::new(MODEL_FAILED, reason))?.into();
+                }
                 Ok(Some(event)) => yield encode(&frames.chunks(event))?,
                 Ok(None) => break,
             }
         }
         yield Bytes::from_static(sse::DONE_FRAME);
     }
+}
+
+fn shutting_down() -> Refusal {
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the agent is shutting down")
+}
+
+fn failed(reason: &str) -> Refusal {
+    Refusal::new(StatusCode::BAD_GATEWAY, reason)
 }
 
 fn encode(chunks: &[ChatChunk]) -> Result<Bytes, serde_json::Error> {

@@ -27,6 +27,11 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
 }
 
+/// `GET /metrics`: what was measured, for Prometheus.
+pub(crate) async fn metrics(State(app): State<App>) -> http::Response<String> {
+    app.telemetry.scrape()
+}
+
 /// `GET /.well-known/agent`: what the agent can do, for other agents. Capabilities are those it is set up
 /// with, skills are the tools that are there now. Peers are not asked for theirs: they would ask back.
 pub(crate) async fn card(State(app): State<App>) -> Json<Value> {

@@ -10,11 +10,19 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     Router,
     extract::DefaultBodyLimit,
+    middleware,
     routing::{get, post},
 };
 use http::StatusCode;
@@ -24,8 +32,15 @@ use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::Config, dependencies::Dependencies, drive::Means, memory::Memory, operations::Operations,
-    pace::Pace, peers::Hop, server::refusal::Refusal,
+    config::{Config, ToolCalls},
+    dependencies::Dependencies,
+    drive::Means,
+    memory::Memory,
+    operations::Operations,
+    pace::Pace,
+    peers::Hop,
+    run::Calling,
+    server::refusal::Refusal,
 };
 
 /// How large a request may be, in bytes.
@@ -40,7 +55,10 @@ pub(crate) struct App {
     dependencies: Arc<Dependencies>,
     memory: Option<Arc<Memory>>,
     operations: Arc<Operations>,
+    telemetry: Telemetry,
     seams: Seams,
+    /// Whether the model has refused tools.
+    takes_no_tools: Arc<AtomicBool>,
     /// When the agent began, in seconds since the epoch.
     started: i64,
     /// Ends the answers that are still going on.
@@ -56,13 +74,15 @@ impl App {
     ) -> Self {
         let started = seams.clock.now().as_second();
         let memory = config.memory.map(|limits| Arc::new(Memory::new(limits, &seams)));
-        let operations = Arc::new(Operations::new(telemetry, &config.name));
+        let operations = Arc::new(Operations::new(telemetry.clone(), &config.name));
         Self {
             config: Arc::new(config),
             dependencies,
             memory,
             operations,
+            telemetry,
             seams,
+            takes_no_tools: Arc::default(),
             started,
             cut: CancellationToken::new(),
         }
@@ -77,6 +97,20 @@ impl App {
             hop,
             tool_timeout: self.config.tool_timeout,
             delegation_timeout: self.config.delegation_timeout,
+            request_timeout: self.config.request_timeout,
+            takes_no_tools: match self.config.tool_calls {
+                ToolCalls::Auto => Some(self.takes_no_tools.clone()),
+                ToolCalls::Native | ToolCalls::Text => None,
+            },
+        }
+    }
+
+    /// How the model calls tools, as far as is known.
+    fn calling(&self) -> Calling {
+        match self.config.tool_calls {
+            ToolCalls::Text => Calling::Text,
+            ToolCalls::Auto if self.takes_no_tools.load(Ordering::Relaxed) => Calling::Text,
+            ToolCalls::Auto | ToolCalls::Native => Calling::Native,
         }
     }
 
@@ -97,6 +131,7 @@ pub(crate) fn router(app: App) -> Router {
     shown
         .route("/health", get(info::health))
         .route("/ready", get(info::ready))
+        .route("/metrics", get(info::metrics))
         .route("/.well-known/agent", get(info::card))
         .route("/v1/models", get(info::models))
         .route("/v1/chat/completions", post(chat::completions))
@@ -113,8 +148,12 @@ pub(crate) async fn serve(app: App, listener: TcpListener, shutdown: Cancellatio
     let (cut, grace) = (app.cut.clone(), app.config.shutdown_grace);
     let pace = Pace::new(app.seams.random.clone());
     let dependencies = app.dependencies.clone();
-    let listening =
-        axum::serve(listener, router(app)).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    let guard = app.config.hosts.clone().on_loopback(listener.local_addr()?);
+    let mut routes = router(app);
+    if let Some(guard) = guard {
+        routes = routes.layer(middleware::from_fn_with_state(guard, kaos_guard::guard));
+    }
+    let listening = axum::serve(listener, routes).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     let listening = async {
         let result = listening.await;
         // A listener that failed by itself ends the rest, too.

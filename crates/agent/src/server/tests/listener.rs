@@ -38,7 +38,7 @@ async fn begin_stream(address: SocketAddr) -> (TcpStream, Vec<u8>) {
     let body = streaming("x").to_string();
     let mut connection = TcpStream::connect(address).await.unwrap();
     let head = format!(
-        "POST {CHAT} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     connection.write_all(head.as_bytes()).await.unwrap();
@@ -121,6 +121,33 @@ async fn a_caller_who_hangs_up_stops_the_model() {
         .await
         .expect("the model is told")
         .unwrap();
+    running.shutdown.cancel();
+    running.serving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn pages_of_strangers_are_refused_on_a_machine_of_its_own() {
+    let agent = agent([]);
+    let running = running(&agent).await;
+    for (headers, status) in [
+        ("host: localhost", 200),
+        ("host: agent-ann.default.svc:8000", 200),
+        ("host: localhost\r\norigin: http://localhost:5173", 200),
+        ("host: evil.example", 403),
+        ("host: localhost\r\norigin: https://evil.example", 403),
+    ] {
+        let mut connection = TcpStream::connect(running.address).await.unwrap();
+        let request = format!("GET /health HTTP/1.1\r\n{headers}\r\nconnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{headers}: {answer}"
+        );
+        assert!(!answer.contains("access-control"), "{answer}");
+    }
     running.shutdown.cancel();
     running.serving.await.unwrap().unwrap();
 }

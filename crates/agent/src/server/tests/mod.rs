@@ -1,8 +1,10 @@
 //! The routes with a scripted model and scripted tools, in paused time.
 
 mod delegation;
+mod limits;
 mod listener;
 mod memory;
+mod text;
 
 use std::future::Future;
 
