@@ -4,6 +4,7 @@ mod bad_input;
 mod clients;
 mod documents;
 mod kubectl;
+mod logs;
 mod models;
 mod operator;
 mod quickstart;
