@@ -78,6 +78,10 @@ pub fn controllers_config(log_level: &str) -> Config {
     }
 }
 
+/// What a pod says that waits for Ollama.
+const INSTALL_OLLAMA: &str = "install it from https://ollama.com/download and see that `ollama --version` works where \
+                              `kaos up` is started; the pod starts by itself then";
+
 /// The images that this machine can run: `program` for each of ours and for LiteLLM, whose configuration it
 /// reads, and Ollama where it is installed.
 pub fn image_mappings(program: &Path) -> Vec<ImageMapping> {
@@ -92,9 +96,7 @@ pub fn image_mappings(program: &Path) -> Vec<ImageMapping> {
         repository: "ollama/ollama".to_owned(),
         program: Program::OnPath {
             name: "ollama".to_owned(),
-            install: "install it from https://ollama.com/download and see that `ollama --version` works where \
-                      `kaos up` is started; the pod starts by itself then"
-                .to_owned(),
+            install: INSTALL_OLLAMA.to_owned(),
         },
         args: vec!["serve".to_owned()],
         // The volume of the pod, which is not where Ollama would look without a mount.
