@@ -5,7 +5,11 @@
 //! deadline. A tool call is repeated on a new session only where the server cannot have run it the first
 //! time; otherwise the caller is told, because a tool may have effects.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use kaos_seams::{Dialer, Seams};
 use kaos_telemetry::TraceContext;
@@ -27,6 +31,31 @@ use url::Url;
 
 /// How long the TCP connection may take, within the deadline of the operation.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What requests are sent with that a proxy may lead to.
+static OUTSIDE: OnceLock<reqwest::Client> = OnceLock::new();
+/// What requests to addresses of the local node are sent with.
+static LOCAL: OnceLock<reqwest::Client> = OnceLock::new();
+
+/// The client in `made`, built when it is first asked for: building reads all certificates of the system, which takes
+/// longer than all else about a session.
+fn http_client(
+    made: &OnceLock<reqwest::Client>,
+    builder: reqwest::ClientBuilder,
+) -> reqwest::Result<reqwest::Client> {
+    if let Some(client) = made.get() {
+        return Ok(client.clone());
+    }
+    let client = builder
+        .connect_timeout(CONNECT_TIMEOUT)
+        // A redirect would leave the server that was named (and may turn the POST into a GET).
+        .redirect(reqwest::redirect::Policy::none())
+        // Connections are not reused: rmcp leaves bodies half read, and a restarted server would be
+        // met through a dead connection.
+        .pool_max_idle_per_host(0)
+        .build()?;
+    Ok(made.get_or_init(|| client).clone())
+}
 
 /// A tool that a server offers.
 #[derive(Clone, Debug, PartialEq)]
@@ -265,18 +294,12 @@ impl McpClient {
         located: &Url,
         mode: ClientLifecycleMode,
     ) -> Result<Session, ClientInitializeError> {
-        let mut http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            // A redirect would leave the server that was named (and may turn the POST into a GET).
-            .redirect(reqwest::redirect::Policy::none())
-            // Connections are not reused: rmcp leaves bodies half read, and a restarted server would be
-            // met through a dead connection.
-            .pool_max_idle_per_host(0);
-        if *located != self.inner.endpoint {
-            // An address of the local node: a proxy for the outside world does not know it.
-            http = http.no_proxy();
-        }
-        let http = http.build().map_err(|error| {
+        // An address of the local node: a proxy for the outside world does not know it.
+        let http = match *located == self.inner.endpoint {
+            true => http_client(&OUTSIDE, reqwest::Client::builder()),
+            false => http_client(&LOCAL, reqwest::Client::builder().no_proxy()),
+        };
+        let http = http.map_err(|error| {
             ClientInitializeError::ConnectionClosed(format!("the HTTP client could not be set up: {error}"))
         })?;
         let config = StreamableHttpClientTransportConfig::with_uri(located.as_str());

@@ -16,6 +16,7 @@ import inspect
 import json
 import math
 import pathlib
+import sys
 import types
 import typing
 import uuid
@@ -48,6 +49,7 @@ TEXTUAL: dict[type, tuple[typing.Callable[[str], typing.Any], str | None]] = {
         "date-time",
     ),
     datetime.date: (datetime.date.fromisoformat, "date"),
+    datetime.time: (datetime.time.fromisoformat, "time"),
     decimal.Decimal: (decimal.Decimal, None),
     uuid.UUID: (uuid.UUID, "uuid"),
     pathlib.Path: (pathlib.Path, None),
@@ -62,6 +64,61 @@ class Refused(Exception):
         self.line = line
 
 
+def is_wrapper(origin: typing.Any) -> bool:
+    """Whether it says only that a field has to be there: `Required`, `NotRequired`, `ReadOnly`."""
+    return getattr(origin, "_name", None) in ("Required", "NotRequired", "ReadOnly")
+
+
+def note_of(extra: typing.Any) -> str | None:
+    """What an annotation says in words: a text, or the `Field` of Pydantic, or a `Doc`."""
+    if isinstance(extra, str):
+        return extra
+    for name in ("description", "documentation"):
+        note = getattr(extra, name, None)
+        if isinstance(note, str):
+            return note
+    return None
+
+
+def is_field(value: typing.Any) -> bool:
+    """Whether it is a `Field` of Pydantic."""
+    kind = type(value)
+    return kind.__name__ == "FieldInfo" and kind.__module__.startswith("pydantic.")
+
+
+def adapter_of(hint: typing.Any) -> typing.Any:
+    """Pydantic's own adapter where the type is one of its, else None."""
+    annotated = typing.get_origin(hint) is typing.Annotated
+    if annotated and any(map(is_field, typing.get_args(hint)[1:])):
+        return sys.modules["pydantic"].TypeAdapter(hint)
+    if is_class(hint) and "__pydantic_core_schema__" in vars(hint):
+        return sys.modules["pydantic"].TypeAdapter(hint)
+    return None
+
+
+def inlined(
+    schema: typing.Any, definitions: dict[str, typing.Any], outer: tuple[str, ...] = ()
+) -> typing.Any:
+    """A schema with its references replaced, which not every model follows, and without titles,
+    which only repeat the names."""
+    if isinstance(schema, list):
+        return [inlined(item, definitions, outer) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        name = reference.rpartition("/")[2]
+        rest = {key: item for key, item in schema.items() if key != "$ref"}
+        if name in outer:
+            return {"type": "object", **rest}
+        return {**inlined(definitions.get(name, {}), definitions, (*outer, name)), **rest}
+    return {
+        key: inlined(item, definitions, outer)
+        for key, item in schema.items()
+        if key != "$defs" and not (key == "title" and isinstance(item, str))
+    }
+
+
 def is_class(hint: typing.Any) -> bool:
     """Whether the hint is a plain class; `list[int]` passes for one on Python 3.9 and 3.10."""
     return isinstance(hint, type) and not typing.get_origin(hint)
@@ -69,6 +126,8 @@ def is_class(hint: typing.Any) -> bool:
 
 def describe(hint: typing.Any) -> str:
     """A type as the source writes it."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return describe(typing.get_args(hint)[0])
     return hint.__name__ if is_class(hint) else str(hint).replace("typing.", "")
 
 
@@ -94,7 +153,7 @@ def fields_of(hint: typing.Any) -> dict[str, tuple[typing.Any, bool]] | None:
             if f.init
         }
     if is_class(hint) and issubclass(hint, dict) and hasattr(hint, "__required_keys__"):
-        hints = typing.get_type_hints(hint)
+        hints = typing.get_type_hints(hint, include_extras=True)
         return {name: (kind, name in hint.__required_keys__) for name, kind in hints.items()}
     return None
 
@@ -106,8 +165,16 @@ def schema_of(hint: typing.Any, outer: tuple[typing.Any, ...] = ()) -> dict[str,
         return {}
     if hint is None:
         return {"type": "null"}
+    adapter = adapter_of(hint)
+    if adapter:
+        schema = adapter.json_schema()
+        return inlined(schema, schema.get("$defs", {}))
+    if is_wrapper(origin):
+        return schema_of(args[0], outer)
+    if hasattr(hint, "__supertype__"):
+        return schema_of(hint.__supertype__, outer)
     if origin is typing.Annotated:
-        note = next((extra for extra in args[1:] if isinstance(extra, str)), None)
+        note = next(filter(None, map(note_of, args[1:])), None)
         schema = schema_of(args[0], outer)
         return {**schema, "description": note} if note else schema
     if origin in UNIONS:
@@ -142,7 +209,7 @@ def schema_of(hint: typing.Any, outer: tuple[typing.Any, ...] = ()) -> dict[str,
     if fields is None:
         raise Refused(
             f"the type {describe(hint)} has no JSON form; use str, int, float, bool, list, dict, "
-            "Literal, an Enum, a dataclass or a TypedDict"
+            "Literal, an Enum, a dataclass, a TypedDict or a Pydantic model"
         )
     if hint in outer:
         return {"type": "object"}
@@ -163,8 +230,13 @@ def convert(hint: typing.Any, value: typing.Any, path: str) -> typing.Any:
 
     if hint in (typing.Any, object, EMPTY) or isinstance(hint, typing.TypeVar):
         return value
-    if origin is typing.Annotated:
+    adapter = adapter_of(hint)
+    if adapter:
+        return validated(adapter, value, path)
+    if origin is typing.Annotated or is_wrapper(origin):
         return convert(args[0], value, path)
+    if hasattr(hint, "__supertype__"):
+        return convert(hint.__supertype__, value, path)
     if origin in UNIONS:
         # An exact fit first, so that "5" stays a string for `int | str`.
         for arg in sorted(
@@ -216,6 +288,86 @@ def convert(hint: typing.Any, value: typing.Any, path: str) -> typing.Any:
     if not isinstance(value, dict):
         raise refuse("an object")
     return convert_fields(hint, value, path)
+
+
+def validated(adapter: typing.Any, value: typing.Any, path: str) -> typing.Any:
+    """A JSON value as Pydantic reads it."""
+    try:
+        return adapter.validate_json(json.dumps(value))
+    except ValueError as error:
+        if not hasattr(error, "errors"):
+            raise
+        problems = [
+            ".".join([path, *map(str, problem["loc"])]) + ": " + problem["msg"]
+            for problem in error.errors()
+        ]
+        raise Refused("argument " + "; ".join(problems)) from error
+
+
+def output_of(hint: typing.Any) -> tuple[dict[str, typing.Any] | None, bool]:
+    """The schema of what a tool returns, and whether the value is wrapped to be an object.
+
+    Text, bytes and what is not said have none: their content says it all.
+    """
+    plain = (EMPTY, typing.Any, object, None, type(None), str, bytes, bytearray)
+    if hint in plain or isinstance(hint, typing.TypeVar):
+        return None, False
+    try:
+        adapter = adapter_of(hint)
+        if adapter:
+            schema = adapter.json_schema(mode="serialization")
+            schema = inlined(schema, schema.get("$defs", {}))
+        else:
+            schema = schema_of(hint)
+    except Refused:
+        return None, False
+    if not schema:
+        return None, False
+    if schema.get("type") == "object":
+        return schema, False
+    wrapper = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    return wrapper, True
+
+
+def misfit(schema: dict[str, typing.Any], value: typing.Any, path: str) -> str | None:
+    """What of a value is not as the schema has it, of the keywords that are made here."""
+    if "anyOf" in schema:
+        if all(misfit(choice, value, path) for choice in schema["anyOf"]):
+            return f"{path} fits none of its types"
+        return None
+    kinds = {
+        "boolean": bool,
+        "integer": int,
+        "number": (int, float),
+        "string": str,
+        "null": type(None),
+        "array": list,
+        "object": dict,
+    }
+    kind = schema.get("type")
+    fits = isinstance(value, kinds.get(kind, object)) if isinstance(kind, str) else True
+    if not fits or (isinstance(value, bool) and kind in ("integer", "number")):
+        return f"{path} is {json.dumps(value, ensure_ascii=False)[:200]} and no {kind}"
+    if "enum" in schema and value not in schema["enum"]:
+        return f"{path} is {json.dumps(value, ensure_ascii=False)[:200]}, none of its values"
+    if isinstance(value, list):
+        items = schema.get("items")
+        nested = enumerate(value) if isinstance(items, dict) else ()
+        return next(
+            filter(None, (misfit(items, item, f"{path}[{at}]") for at, item in nested)), None
+        )
+    if isinstance(value, dict):
+        for name in schema.get("required", ()):
+            if name not in value:
+                return f"{path}.{name} is missing"
+        known = schema.get("properties", {})
+        others = schema.get("additionalProperties")
+        for name, item in value.items():
+            of_item = known.get(name, others)
+            problem = misfit(of_item, item, f"{path}.{name}") if isinstance(of_item, dict) else None
+            if problem:
+                return problem
+    return None
 
 
 def convert_array(
@@ -287,11 +439,13 @@ def to_json(value: typing.Any) -> typing.Any:
         return {
             field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)
         }
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, (decimal.Decimal, uuid.UUID, pathlib.PurePath)):
         return str(value)
     raise Refused(
         f"a {type(value).__name__} has no JSON form; "
-        "return text, numbers, lists, dicts or dataclasses"
+        "return text, numbers, lists, dicts, dataclasses or Pydantic models"
     )

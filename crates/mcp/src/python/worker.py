@@ -3,7 +3,7 @@
 The server starts several of these, each with the same source, and speaks to them in JSON lines:
 
     server -> worker   {"modules": [[name, code], ...], "source": "..."}   once, first
-    worker -> server   {"tools": [{"name", "description", "schema"}]}
+    worker -> server   {"tools": [{"name", "description", "schema", "output"}]}
                        or {"failed": {"message", "line", "text"}} or {"too_old": "3.8.18"}
     server -> worker   {"call": 1, "tool": "add", "arguments": {...}}      then again and again
     worker -> server   {"call": 1, "content": [...], "structured": {...}}
@@ -22,7 +22,6 @@ import json
 import linecache
 import os
 import queue
-import re
 import signal
 import sys
 import threading
@@ -30,7 +29,18 @@ import traceback
 import types
 import typing
 
-from kaos_json_types import EMPTY, Refused, convert, describe, schema_of, to_json
+from kaos_docstrings import parse_docstring
+from kaos_json_types import (
+    EMPTY,
+    Refused,
+    convert,
+    describe,
+    is_field,
+    misfit,
+    output_of,
+    schema_of,
+    to_json,
+)
 
 MODULE = "mcp_tools"
 FILENAME = "<tools>"
@@ -55,6 +65,7 @@ class Tool:
         except Exception as error:
             raise Refused(f"the type hints of {name} cannot be read: {error}") from error
         self.parameters: dict[str, inspect.Parameter] = {}
+        self.defaults: dict[str, typing.Any] = {}
         self.types: dict[str, typing.Any] = {}
         properties, required = {}, []
         for parameter in inspect.signature(function).parameters.values():
@@ -62,7 +73,14 @@ class Tool:
                 raise Refused(
                     f"{name} takes {parameter}: a model passes arguments by name; list each one"
                 )
-            hint = hints.get(parameter.name, typing.Any)
+            hint, default = hints.get(parameter.name, typing.Any), parameter.default
+            if is_field(default):
+                hint = typing.Annotated[hint, default]
+                default = (
+                    EMPTY
+                    if default.is_required()
+                    else default.get_default(call_default_factory=True)
+                )
             self.parameters[parameter.name] = parameter
             self.types[parameter.name] = hint
             try:
@@ -71,11 +89,12 @@ class Tool:
                 raise Refused(f"{name}, parameter {parameter.name}: {error}") from error
             if parameter.name in notes:
                 schema = {**schema, "description": notes[parameter.name]}
-            if parameter.default is EMPTY:
+            if default is EMPTY:
                 required.append(parameter.name)
             else:
+                self.defaults[parameter.name] = default
                 try:
-                    schema = {**schema, "default": to_json(parameter.default)}
+                    schema = {**schema, "default": to_json(default)}
                 except Refused:
                     pass  # A sentinel object: the parameter stays optional, its default unsaid.
             properties[parameter.name] = schema
@@ -86,6 +105,7 @@ class Tool:
         if required:
             self.schema["required"] = required
         self.schema["additionalProperties"] = False
+        self.output, self.wraps = output_of(hints.get("return", EMPTY))
 
     def definition(self) -> dict[str, typing.Any]:
         """What the server tells its clients."""
@@ -93,6 +113,7 @@ class Tool:
             "name": self.name,
             "description": self.description,
             "schema": self.schema,
+            "output": self.output,
         }
 
     def bind(
@@ -107,10 +128,10 @@ class Tool:
         for name, parameter in self.parameters.items():
             if name in arguments:
                 value = convert(self.types[name], arguments[name], name)
-            elif parameter.default is EMPTY:
+            elif name not in self.defaults:
                 raise Refused(f"missing argument {name!r} ({describe(self.types[name])})")
             else:
-                value = parameter.default
+                value = self.defaults[name]
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 positional.append(value)
             else:
@@ -118,31 +139,9 @@ class Tool:
         return positional, named
 
 
-def parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
-    """The first paragraph, and the descriptions under `Args:` by parameter name."""
-    notes: dict[str, str] = {}
-    section = re.search(
-        r"^(?:Args|Arguments|Parameters):[ \t]*\n((?:[ \t]+.*\n?|[ \t]*\n)*)",
-        doc,
-        re.MULTILINE,
-    )
-    if section:
-        current, margin = None, None
-        for line in section.group(1).splitlines():
-            indent = len(line) - len(line.lstrip())
-            entry = re.match(r"[ \t]+\*{0,2}(\w+)[ \t]*(?:\([^)]*\))?:[ \t]*(.*)", line)
-            if entry and (margin is None or indent <= margin):
-                current, margin = entry.group(1), indent
-                notes[current] = entry.group(2).strip()
-            elif current and line.strip():
-                notes[current] = f"{notes[current]} {line.strip()}".strip()
-        doc = doc[: section.start()]
-    return " ".join(doc.strip().split("\n\n")[0].split()), notes
-
-
-def result_of(value: typing.Any) -> dict[str, typing.Any]:
-    """What a tool returned, as content and, for objects, structure."""
-    if value is None:
+def result_of(tool: Tool, value: typing.Any) -> dict[str, typing.Any]:
+    """What a tool returned: content, and structure of objects and of what the return type says."""
+    if value is None and tool.output is None:
         return {"content": []}
     if isinstance(value, (bytes, bytearray)):
         mime = next(
@@ -153,9 +152,23 @@ def result_of(value: typing.Any) -> dict[str, typing.Any]:
     data = to_json(value)
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
     answer: dict[str, typing.Any] = {"content": [{"text": text}]}
-    if isinstance(data, dict):
+    if tool.output is not None:
+        of_value = tool.output["properties"]["result"] if tool.wraps else tool.output
+        problem = misfit(of_value, data, "it")
+        if problem:
+            raise Refused(
+                f"the function returned what its return type does not say: {problem}; "
+                "correct the function or the type"
+            )
+        answer["structured"] = {"result": data} if tool.wraps else data
+    elif isinstance(data, dict):
         answer["structured"] = data
     return answer
+
+
+async def collected(values: typing.AsyncIterable[typing.Any]) -> list[typing.Any]:
+    """What an asynchronous generator yields."""
+    return [value async for value in values]
 
 
 def load(source: str) -> dict[str, Tool]:
@@ -220,7 +233,9 @@ def run(
         value = tool.function(*positional, **named)
         if inspect.isawaitable(value):
             value = loop.run_until_complete(value)
-        return result_of(value)
+        if inspect.isasyncgen(value):
+            value = loop.run_until_complete(collected(value))
+        return result_of(tool, value)
     except Refused as error:
         return {"error": f"{tool.name}: {error}"}
     except BaseException as error:

@@ -2,20 +2,20 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use super::hosts::HostPolicy;
+use crate::{
+    hosts::HostPolicy,
+    packages,
+    settings::{BadNumber, HOSTS_VARIABLE, TIMEOUT_VARIABLE, number, seconds},
+};
 
 /// The Python source whose functions are the tools.
 pub const SOURCE_VARIABLE: &str = "MCP_TOOLS_STRING";
 /// A file with that source instead. Its content is read again when it changes.
 pub const FILE_VARIABLE: &str = "MCP_TOOLS_FILE";
-/// The Python interpreter, a path or a name in `PATH`; `python3` where unset.
-pub const PYTHON_VARIABLE: &str = "KAOS_PYTHON";
+/// Packages of PyPI that the source imports, as a requirements file has them, beside those of its PEP 723 block.
+pub const REQUIREMENTS_VARIABLE: &str = "MCP_TOOLS_REQUIREMENTS";
 /// Worker processes, each running one call at a time; 2 where unset.
 pub const WORKERS_VARIABLE: &str = "KAOS_TOOL_WORKERS";
-/// The longest that one call may run, in seconds, fractions allowed; 60 where unset.
-pub const TIMEOUT_VARIABLE: &str = "KAOS_TOOL_TIMEOUT_SECONDS";
-/// Host names that the server may be asked by, beyond those it knows; see [`HostPolicy`].
-pub const HOSTS_VARIABLE: &str = "KAOS_ALLOWED_HOSTS";
 
 const DEFAULT_WORKERS: usize = 2;
 const MAX_WORKERS: usize = 64;
@@ -35,8 +35,10 @@ pub enum Source {
 pub struct ToolServerConfig {
     /// Python source; its public functions become tools.
     pub source: Source,
-    /// The Python interpreter.
-    pub python: PathBuf,
+    /// Packages that are installed for the source, as lines of a requirements file.
+    pub requirements: Vec<String>,
+    /// The Python interpreter, and where packages for it are kept.
+    pub packages: packages::Settings,
     /// How many worker processes run calls.
     pub workers: usize,
     /// How long one call may wait for a worker, and then how long it may run.
@@ -58,15 +60,8 @@ pub enum ConfigError {
     #[error("{SOURCE_VARIABLE} and {FILE_VARIABLE} are both set; unset one of them")]
     TwoSources,
     /// A number is not one, or out of range.
-    #[error("{variable} is {value:?}; set it to {wanted}")]
-    BadNumber {
-        /// The environment variable.
-        variable: &'static str,
-        /// What it was set to.
-        value: String,
-        /// What it may be.
-        wanted: &'static str,
-    },
+    #[error(transparent)]
+    BadNumber(#[from] BadNumber),
 }
 
 impl ToolServerConfig {
@@ -83,7 +78,8 @@ impl ToolServerConfig {
     fn of(source: Source) -> Self {
         Self {
             source,
-            python: PathBuf::from("python3"),
+            requirements: Vec::new(),
+            packages: packages::Settings::default(),
             workers: DEFAULT_WORKERS,
             call_timeout: DEFAULT_TIMEOUT,
             hosts: HostPolicy::default(),
@@ -95,49 +91,34 @@ impl ToolServerConfig {
     /// # Errors
     /// When the source is missing or given twice, or a number cannot be used.
     pub fn from_env(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
-        let variables: BTreeMap<String, String> = variables.into_iter().collect();
-        let set = |name: &str| {
-            variables
-                .get(name)
-                .filter(|value| !value.trim().is_empty())
-                .cloned()
-        };
+        let variables: BTreeMap<String, String> = variables
+            .into_iter()
+            .filter(|(_, value)| !value.trim().is_empty())
+            .collect();
+        let set = |name: &str| variables.get(name).cloned();
         let mut config = match (set(SOURCE_VARIABLE), set(FILE_VARIABLE)) {
             (Some(text), None) => Self::new(text),
             (None, Some(path)) => Self::from_file(path),
             (None, None) => return Err(ConfigError::NoSource),
             (Some(_), Some(_)) => return Err(ConfigError::TwoSources),
         };
-        if let Some(python) = set(PYTHON_VARIABLE) {
-            config.python = PathBuf::from(python.trim());
-        }
-        if let Some(value) = set(WORKERS_VARIABLE) {
-            let workers = value
-                .trim()
-                .parse()
-                .ok()
-                .filter(|workers| (1..=MAX_WORKERS).contains(workers));
-            config.workers = workers.ok_or(ConfigError::BadNumber {
-                variable: WORKERS_VARIABLE,
-                value,
-                wanted: "a whole number from 1 to 64",
-            })?;
-        }
-        if let Some(value) = set(TIMEOUT_VARIABLE) {
-            let seconds = value
-                .trim()
-                .parse::<f64>()
-                .ok()
-                .filter(|seconds| (0.1..=86_400.0).contains(seconds));
-            let seconds = seconds.ok_or(ConfigError::BadNumber {
-                variable: TIMEOUT_VARIABLE,
-                value,
-                wanted: "seconds, from 0.1 to 86400",
-            })?;
-            config.call_timeout = Duration::from_secs_f64(seconds);
-        }
-        if let Some(hosts) = set(HOSTS_VARIABLE) {
-            config.hosts = HostPolicy::listed(&hosts);
+        config.packages = packages::Settings::from_env(&variables);
+        config.requirements = set(REQUIREMENTS_VARIABLE)
+            .iter()
+            .flat_map(|text| text.lines())
+            .map(|line| line.trim().to_owned())
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .collect();
+        let workers = number(
+            &variables,
+            WORKERS_VARIABLE,
+            1..=MAX_WORKERS,
+            "a whole number from 1 to 64",
+        )?;
+        config.workers = workers.unwrap_or(config.workers);
+        config.call_timeout = seconds(&variables, TIMEOUT_VARIABLE)?.unwrap_or(config.call_timeout);
+        if let Some(hosts) = variables.get(HOSTS_VARIABLE) {
+            config.hosts = HostPolicy::listed(hosts);
         }
         Ok(config)
     }
@@ -161,7 +142,7 @@ mod tests {
         assert_eq!(
             (
                 config.source,
-                config.python.to_str(),
+                config.packages.python.to_str(),
                 config.workers,
                 config.call_timeout.as_secs()
             ),
@@ -177,17 +158,19 @@ mod tests {
             ("MCP_TOOLS_STRING", "def f(): pass"),
             ("KAOS_PYTHON", "/opt/python3.13"),
             ("KAOS_TOOL_WORKERS", "4"),
+            ("MCP_TOOLS_REQUIREMENTS", "# these\n numpy==2.4\n\nrich\n"),
             ("KAOS_TOOL_TIMEOUT_SECONDS", "0.5"),
         ])
         .unwrap();
         assert_eq!(
             (
-                config.python.to_str(),
+                config.packages.python.to_str(),
                 config.workers,
                 config.call_timeout.as_millis()
             ),
             (Some("/opt/python3.13"), 4, 500)
         );
+        assert_eq!(config.requirements, ["numpy==2.4", "rich"]);
     }
 
     #[test]

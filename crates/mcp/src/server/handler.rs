@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use kaos_telemetry::{KeyValue, Kind, Operation, Telemetry, TraceContext};
+use kaos_telemetry::{KeyValue, Kind, Measure, Operation, Telemetry, TraceContext};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -24,11 +24,26 @@ use super::{
 pub(super) struct Tools {
     pool: Arc<Pool>,
     telemetry: Telemetry,
+    calls: Measure,
+}
+
+/// The upper bounds of the buckets of durations, in seconds, as the conventions give them.
+const BOUNDS: [f64; 14] = [
+    0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
+];
+
+/// Where calls are measured, with the tool: an instrument, made once.
+pub(super) fn measure(telemetry: &Telemetry) -> Measure {
+    telemetry.duration("mcp.server.operation.duration", &BOUNDS)
 }
 
 impl Tools {
-    pub(super) fn new(pool: Arc<Pool>, telemetry: Telemetry) -> Self {
-        Self { pool, telemetry }
+    pub(super) fn new(pool: Arc<Pool>, telemetry: Telemetry, calls: Measure) -> Self {
+        Self {
+            pool,
+            telemetry,
+            calls,
+        }
     }
 
     /// A call of `tool`, as part of what the request says in its metadata (SEP-414), else in its headers.
@@ -45,7 +60,13 @@ impl Tools {
             KeyValue::new("tool.name", tool.to_owned()),
         ];
         let name = format!("tools/call {tool}");
-        self.telemetry.begin(&trace, Kind::Server, name, attributes)
+        let labels = [
+            KeyValue::new("mcp.method.name", "tools/call"),
+            KeyValue::new("gen_ai.tool.name", tool.to_owned()),
+        ];
+        self.telemetry
+            .begin(&trace, Kind::Server, name, attributes)
+            .measured(&self.calls, labels)
     }
 
     fn unknown(&self, name: &str) -> ErrorData {
@@ -117,7 +138,11 @@ impl ServerHandler for Tools {
 
 fn described(tool: &Definition) -> Tool {
     let description = (!tool.description.is_empty()).then(|| tool.description.clone().into());
-    Tool::new_with_raw(tool.name.clone(), description, tool.schema.clone())
+    let described = Tool::new_with_raw(tool.name.clone(), description, tool.schema.clone());
+    match &tool.output {
+        Some(output) => described.with_raw_output_schema(Arc::new(output.clone())),
+        None => described,
+    }
 }
 
 fn block(part: Content, tool: &str) -> ContentBlock {

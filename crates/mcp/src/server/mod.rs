@@ -1,14 +1,14 @@
 //! Python functions served as MCP tools: the role `kaos serve tools`.
 //!
-//! Owns the HTTP front (`/mcp`, `/health`, `/ready`) and the Python workers behind it. Requests carry no
+//! Owns the HTTP front (`/mcp`, `/health`, `/ready`) and the Python workers behind it. Nothing depends on a
 //! session: any replica answers any request, and a restart is not noticed by clients. Module state of the
 //! Python source lives in each worker by itself and is lost with it.
 //!
 //! Never runs user code in this process, and never lets it write to the protocol: see `python/worker.py`.
 
+mod cancel;
 mod config;
 mod handler;
-mod hosts;
 mod pool;
 mod source;
 mod worker;
@@ -32,15 +32,15 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+use self::{cancel::Calls, handler::Tools, source::Current};
 pub use self::{
     config::{
-        ConfigError, FILE_VARIABLE, HOSTS_VARIABLE, PYTHON_VARIABLE, SOURCE_VARIABLE, Source,
-        TIMEOUT_VARIABLE, ToolServerConfig, WORKERS_VARIABLE,
+        ConfigError, FILE_VARIABLE, REQUIREMENTS_VARIABLE, SOURCE_VARIABLE, Source, ToolServerConfig,
+        WORKERS_VARIABLE,
     },
-    hosts::HostPolicy,
     worker::StartError,
 };
-use self::{handler::Tools, source::Current};
+use crate::hosts::{self, HostPolicy};
 
 /// How long calls that are running may go on after the shutdown has begun; within the 30 s of a pod.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -60,6 +60,7 @@ pub enum Error {
 pub struct ToolServer {
     current: Arc<Current>,
     hosts: HostPolicy,
+    seams: Seams,
     telemetry: Telemetry,
 }
 
@@ -71,11 +72,12 @@ impl ToolServer {
     /// When there is no usable Python or the source cannot be loaded, with the place.
     pub async fn load(config: ToolServerConfig, seams: Seams) -> Result<Self, StartError> {
         let hosts = config.hosts.clone();
-        let current = Arc::new(Current::load(config, seams).await?);
+        let current = Arc::new(Current::load(config, seams.clone()).await?);
         let telemetry = Telemetry::off();
         Ok(Self {
             current,
             hosts,
+            seams,
             telemetry,
         })
     }
@@ -96,7 +98,7 @@ impl ToolServer {
 
         let drained = CancellationToken::new();
         let guard = middleware::from_fn_with_state(self.hosts.on(address), hosts::guard);
-        let app = router(self.current.clone(), self.telemetry, drained.clone()).layer(guard);
+        let app = router(self.current.clone(), self.telemetry, self.seams, drained.clone()).layer(guard);
         let following = AbortOnDropHandle::new(tokio::spawn(self.current.follow()));
         let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
         tokio::select! {
@@ -128,7 +130,7 @@ pub async fn serve(
     server.serve(listener, shutdown).await
 }
 
-fn router(current: Arc<Current>, telemetry: Telemetry, stop: CancellationToken) -> Router {
+fn router(current: Arc<Current>, telemetry: Telemetry, seams: Seams, stop: CancellationToken) -> Router {
     let tools = current.clone();
     // The host check is ours, for this one knows no names below a domain; see `hosts`.
     let config = StreamableHttpServerConfig::default()
@@ -137,18 +139,25 @@ fn router(current: Arc<Current>, telemetry: Telemetry, stop: CancellationToken) 
         .with_json_response(true)
         .with_cancellation_token(stop);
     let sessions = Arc::new(NeverSessionManager::default());
+    let (scraped, calls) = (telemetry.clone(), handler::measure(&telemetry));
     let mcp = StreamableHttpService::new(
-        move || Ok(Tools::new(tools.pool(), telemetry.clone())),
+        move || Ok(Tools::new(tools.pool(), telemetry.clone(), calls.clone())),
         sessions,
         config,
     );
     Router::new()
-        .route("/mcp", routing::post_service(mcp).get(no_stream))
+        .route(
+            "/mcp",
+            routing::post_service(mcp)
+                .layer(middleware::from_fn_with_state(Calls::new(seams), cancel::layer))
+                .get(no_stream),
+        )
         .route(
             "/health",
             routing::get(|| async { Json(json!({"status": "healthy"})) }),
         )
         .route("/ready", routing::get(ready))
+        .route("/metrics", routing::get(move || async move { scraped.scrape() }))
         .with_state(current)
 }
 

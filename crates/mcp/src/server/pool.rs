@@ -5,6 +5,7 @@
 //! tool may have effects. A pool serves one source from its start to its end; another source is another pool.
 
 use std::{
+    path::Path,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -41,6 +42,8 @@ pub(super) enum CallError {
     TimedOut(f64),
     #[error("the call failed: {0}")]
     Broken(#[from] Broken),
+    #[error("the caller has left")]
+    Abandoned,
     #[error("the tool server is stopping")]
     Stopping,
 }
@@ -70,6 +73,8 @@ pub(super) struct Pool {
 #[derive(Clone)]
 struct Shared {
     config: Arc<ToolServerConfig>,
+    /// The interpreter that has the packages of the source.
+    python: Arc<Path>,
     source: Arc<Loaded>,
     seams: Seams,
     jobs: Arc<Mutex<mpsc::UnboundedReceiver<Waiting>>>,
@@ -83,10 +88,12 @@ impl Pool {
         source: Loaded,
         seams: Seams,
     ) -> Result<Self, StartError> {
-        let first = Worker::start(&config.python, &source).await?;
+        let python: Arc<Path> = source.python(&config).await?.into();
+        let first = Worker::start(&python, &source).await?;
         let (sender, receiver) = mpsc::unbounded_channel();
         let shared = Shared {
             config,
+            python,
             source: Arc::new(source),
             seams,
             jobs: Arc::new(Mutex::new(receiver)),
@@ -137,8 +144,8 @@ impl Pool {
         self.living.load(Ordering::Relaxed)
     }
 
-    /// Runs a call on the next free worker. Dropping the future takes the call back if no worker has begun
-    /// it; one that has runs to its end or its deadline.
+    /// Runs a call on the next free worker. Dropping the future takes the call back; a worker that has begun it
+    /// is stopped and replaced, as at the deadline.
     pub(super) async fn call(
         &self,
         tool: String,
@@ -203,13 +210,16 @@ async fn slot(shared: Shared, first: Option<Living>) {
                 continue;
             }
         };
-        let Some(job) = job else { return };
+        let Some(mut job) = job else { return };
         let limit = shared.config.call_timeout;
         let call = living.worker.call(&job.tool, &job.arguments);
-        let result = match tokio::time::timeout(limit, call).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(broken)) => Err(CallError::Broken(broken)),
-            Err(_) => Err(CallError::TimedOut(limit.as_secs_f64())),
+        let result = tokio::select! {
+            result = tokio::time::timeout(limit, call) => match result {
+                Ok(Ok(answer)) => Ok(answer),
+                Ok(Err(broken)) => Err(CallError::Broken(broken)),
+                Err(_) => Err(CallError::TimedOut(limit.as_secs_f64())),
+            },
+            () = job.reply.closed() => Err(CallError::Abandoned),
         };
         match &result {
             Ok(_) => {
@@ -218,7 +228,11 @@ async fn slot(shared: Shared, first: Option<Living>) {
             }
             Err(error) => {
                 tracing::warn!(tool = job.tool, %error, "a tool worker is replaced");
-                delay = delay_after(living.since, delay);
+                delay = match error {
+                    // Nothing is wrong with the tools.
+                    CallError::Abandoned => Duration::ZERO,
+                    _ => delay_after(living.since, delay),
+                };
                 // Killed before the caller hears of it: a stopped call has no effects from then on.
                 drop(living);
             }
@@ -245,7 +259,7 @@ async fn replace(shared: &Shared, delay: &mut Duration) -> Living {
         if !delay.is_zero() {
             tokio::time::sleep(shared.seams.random.jitter(*delay)).await;
         }
-        match Worker::start(&shared.config.python, &shared.source).await {
+        match Worker::start(&shared.python, &shared.source).await {
             Ok(worker) => return Living::new(worker, &shared.living),
             Err(error) => {
                 *delay = longer(*delay);

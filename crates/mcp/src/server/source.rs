@@ -4,7 +4,7 @@
 //! no watch on the file itself sees.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -17,6 +17,7 @@ use super::{
     pool::Pool,
     worker::StartError,
 };
+use crate::packages::{self, script};
 
 /// How often a file is compared with what is served. The kubelet takes about a minute to bring a change.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -31,6 +32,41 @@ pub(super) struct Loaded {
     pub(super) text: String,
     /// What messages call the place it is from.
     pub(super) place: String,
+}
+
+impl Loaded {
+    /// The interpreter that has the packages which the source and the configuration name; they are installed now
+    /// if need be.
+    pub(super) async fn python(&self, config: &ToolServerConfig) -> Result<PathBuf, StartError> {
+        let settings = &config.packages;
+        let script = script::read(&self.text).map_err(|bad| StartError::Source {
+            place: self.place.clone(),
+            message: bad.message,
+            line: u64::try_from(bad.line).ok(),
+            text: self.text.lines().nth(bad.line - 1).unwrap_or_default().to_owned(),
+        })?;
+        let failed = |source| StartError::Packages {
+            place: self.place.clone(),
+            source,
+        };
+        if let Some(required) = script.requires_python {
+            let (version, _) = packages::interpreter(&settings.python).await.map_err(failed)?;
+            if !script::is_satisfied(&required, &version) {
+                return Err(StartError::OtherPython {
+                    place: self.place.clone(),
+                    required,
+                    python: settings.python.display().to_string(),
+                    version,
+                });
+            }
+        }
+        let requirements = [script.dependencies, config.requirements.clone()].concat();
+        if requirements.is_empty() {
+            return Ok(settings.python.clone());
+        }
+        let environment = packages::install(settings, &requirements).await.map_err(failed)?;
+        Ok(environment.python())
+    }
 }
 
 async fn read(source: &Source) -> Result<Loaded, StartError> {

@@ -17,10 +17,8 @@ use serde_json::{Map, Value};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError};
 
-use super::{
-    config::{FILE_VARIABLE, PYTHON_VARIABLE},
-    source::Loaded,
-};
+use super::{config::FILE_VARIABLE, source::Loaded};
+use crate::packages::{PYTHON_VARIABLE, PackageError};
 
 /// How long Python may take to start and to run the source's top level; large imports are slow when cold.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -28,7 +26,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
 /// The modules of a worker, in the order in which they import each other.
-const MODULES: [(&str, &str); 2] = [
+const MODULES: [(&str, &str); 3] = [
+    ("kaos_docstrings", include_str!("../python/docstrings.py")),
     ("kaos_json_types", include_str!("../python/json_types.py")),
     ("kaos_worker", include_str!("../python/worker.py")),
 ];
@@ -98,6 +97,28 @@ pub enum StartError {
         /// The text of that line.
         text: String,
     },
+    /// The source needs another Python.
+    #[error(
+        "the tools cannot be loaded: {place} requires Python {required}, and {python:?} is Python {version}; set          {PYTHON_VARIABLE} to one that fits"
+    )]
+    OtherPython {
+        /// Where the source is from.
+        place: String,
+        /// The versions that it asks for.
+        required: String,
+        /// The program.
+        python: String,
+        /// Its version.
+        version: String,
+    },
+    /// Packages that the source imports cannot be installed.
+    #[error("the tools cannot be loaded: {place}: {source}")]
+    Packages {
+        /// Where the source is from.
+        place: String,
+        /// What went wrong.
+        source: PackageError,
+    },
     /// The interpreter ended or said something else.
     #[error(
         "Python ended before the tools were loaded ({what}); its messages are in the log above; check that \
@@ -139,6 +160,8 @@ pub(super) struct Definition {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) schema: Map<String, Value>,
+    /// The schema of what it returns, where its return type says.
+    pub(super) output: Option<Map<String, Value>>,
 }
 
 /// One part of a result.

@@ -77,6 +77,25 @@ async fn clients_of_every_protocol_version_need_no_session() {
 }
 
 #[tokio::test]
+async fn a_list_names_the_form_of_results() {
+    let served = Served::start(SOURCE).await;
+    let (_, body) = post(&served, &[], request("tools/list", &json!({}))).await;
+    let answer: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        answer["result"]["tools"][0]["outputSchema"],
+        json!({"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]})
+    );
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let metrics = client
+        .get(format!("http://{}/metrics", served.address))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(metrics.status(), 200);
+    served.end().await;
+}
+
+#[tokio::test]
 async fn requests_for_other_hosts_and_from_pages_are_refused() {
     let served = Served::start(SOURCE).await;
     let list = || request("tools/list", &json!({}));

@@ -269,7 +269,117 @@ async def later():
     assert_eq!(served.text("later", json!({})).await, "later");
     assert_eq!(
         served.failure("odd", json!({})).await,
-        "odd: a object has no JSON form; return text, numbers, lists, dicts or dataclasses"
+        "odd: a object has no JSON form; return text, numbers, lists, dicts, dataclasses or Pydantic models"
+    );
+    served.end().await;
+}
+
+#[tokio::test]
+async fn what_a_return_type_says_is_structure() {
+    let served = Served::start(
+        r#"
+from dataclasses import dataclass
+from typing import AsyncIterator, List, Optional
+
+@dataclass
+class Point:
+    x: int
+    label: Optional[str] = None
+
+def number() -> int: return 5
+def points() -> List[Point]: return [Point(1, "a")]
+def point() -> Point: return Point(1)
+def text() -> str: return "plain"
+def unsaid(): return 5
+def wrong() -> int: return "five"
+async def several() -> AsyncIterator[int]:
+    for value in (1, 2):
+        yield value
+"#,
+    )
+    .await;
+    for (tool, text, structured) in [
+        ("number", "5", Some(json!({"result": 5}))),
+        (
+            "points",
+            r#"[{"x": 1, "label": "a"}]"#,
+            Some(json!({"result": [{"x": 1, "label": "a"}]})),
+        ),
+        (
+            "point",
+            r#"{"x": 1, "label": null}"#,
+            Some(json!({"x": 1, "label": null})),
+        ),
+        ("text", "plain", None),
+        ("unsaid", "5", None),
+        ("several", "[1, 2]", None),
+    ] {
+        let outcome = served.call(tool, json!({})).await;
+        assert_eq!(
+            (outcome.text.as_str(), outcome.structured),
+            (text, structured),
+            "{tool}"
+        );
+    }
+    assert_eq!(
+        served.failure("wrong", json!({})).await,
+        "wrong: the function returned what its return type does not say: it is \"five\" and no integer; correct the \
+         function or the type"
+    );
+    served.end().await;
+}
+
+#[tokio::test]
+async fn docstrings_of_every_style_describe_the_parameters() {
+    let served = Served::start(
+        r#"
+def numpy(a: int, b: float, c: float):
+    """Of NumPy.
+
+    Parameters
+    ----------
+    a : int
+        The first,
+        on two lines.
+    b, c : float
+        Both others.
+
+    Returns
+    -------
+    int
+        The sum.
+    """
+
+def sphinx(a: int, b: str = ""):
+    """Of Sphinx.
+
+    :param int a: The first
+        on two lines.
+    :param b: The second.
+    :type b: str
+    :returns: nothing
+    """
+"#,
+    )
+    .await;
+    let tools = served.client.list_tools(LONG).await.unwrap();
+    let said: Vec<Value> = tools
+        .iter()
+        .map(|tool| {
+            let properties = tool.input_schema["properties"].as_object().unwrap();
+            let notes: Vec<&Value> = properties.values().map(|schema| &schema["description"]).collect();
+            json!([tool.description, notes])
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            json!([
+                "Of NumPy.",
+                ["The first, on two lines.", "Both others.", "Both others."]
+            ]),
+            json!(["Of Sphinx.", ["The first on two lines.", "The second."]]),
+        ]
     );
     served.end().await;
 }
@@ -310,8 +420,8 @@ async fn a_source_that_cannot_be_served_is_refused_with_the_place() {
         refused("import io\ndef f(file: io.StringIO): pass").await,
         format!(
             "{start}, line 2: f, parameter file: the type StringIO has no JSON form; use str, int, float, bool, \
-             list, dict, Literal, an Enum, a dataclass or a TypedDict: \"def f(file: io.StringIO): pass\"; \
-             correct this line"
+             list, dict, Literal, an Enum, a dataclass, a TypedDict or a Pydantic model: \"def f(file: \
+             io.StringIO): pass\"; correct this line"
         )
     );
     assert!(
@@ -336,7 +446,7 @@ async fn a_source_that_cannot_be_served_is_refused_with_the_place() {
 #[tokio::test]
 async fn an_interpreter_of_no_use_is_named_with_the_variable() {
     let mut config = ToolServerConfig::new("def f(): pass");
-    config.python = "/nowhere/python3".into();
+    config.packages.python = "/nowhere/python3".into();
     assert_eq!(
         refused_config(config.clone()).await,
         "Python was not found: \"/nowhere/python3\" is not in PATH or does not exist; install Python 3.9 or \
@@ -350,12 +460,12 @@ async fn an_interpreter_of_no_use_is_named_with_the_variable() {
     )
     .unwrap();
     std::fs::set_permissions(&old, PermissionsExt::from_mode(0o755)).unwrap();
-    config.python = old.clone();
+    config.packages.python = old.clone();
     assert_eq!(
         refused_config(config.clone()).await,
         format!("{old:?} is Python 3.8.18, and 3.9 is the oldest that works; set KAOS_PYTHON to a newer one")
     );
-    config.python = "true".into();
+    config.packages.python = "true".into();
     let ended = refused_config(config).await;
     assert!(
         ended.starts_with("Python ended before the tools were loaded (its Python process ended"),

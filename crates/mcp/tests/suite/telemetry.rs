@@ -99,6 +99,26 @@ async fn each_call_is_a_span_of_the_trace_that_its_request_names() {
         (in_header.trace.as_str(), &in_header.error),
         (&IN_HEADER[3..35], &None)
     );
+    let mut points: Vec<_> = collector
+        .points()
+        .into_iter()
+        .map(|point| {
+            let error = point.labels.get("error.type").cloned().unwrap_or_default();
+            (
+                point.metric,
+                point.labels["gen_ai.tool.name"].clone(),
+                error,
+                point.count,
+            )
+        })
+        .collect();
+    points.sort();
+    let point = |error: &str, count| {
+        let (metric, tool) = ("mcp.server.operation.duration", "half");
+        (metric.to_owned(), tool.to_owned(), error.to_owned(), count)
+    };
+    assert_eq!(points, [point("", 2), point("tool_error", 1)]);
+
     let in_none = below("");
     assert!(in_none.trace != in_meta.trace && in_none.error.is_none());
 }

@@ -196,6 +196,75 @@ def noted() -> list:
     served.end().await;
 }
 
+const HOLDING: &str = r#"
+import os, time
+
+def hold(mark: str):
+    with open(mark + ".part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(mark + ".part", mark)
+    time.sleep(3600)
+
+def quick() -> str:
+    return "quick"
+"#;
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_stops_its_worker_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::with(ToolServerConfig::new(HOLDING), "127.0.0.1:0").await;
+    served.has_workers(2).await;
+    let url = format!("http://{}/mcp", served.address);
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let post = |session: Option<&str>, message: serde_json::Value| {
+        let mut request = http
+            .post(&url)
+            .header("accept", "application/json, text/event-stream")
+            .json(&message);
+        if let Some(session) = session {
+            request = request.header("mcp-session-id", session);
+        }
+        request.send()
+    };
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        let response = post(None, hello.clone()).await.unwrap();
+        sessions.push(response.headers()["mcp-session-id"].to_str().unwrap().to_owned());
+    }
+    // Two clients, whose calls have the same id.
+    let marks = [folder.path().join("one"), folder.path().join("two")];
+    let hold = |client: usize| {
+        let params = json!({"name": "hold", "arguments": {"mark": marks[client]}});
+        let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+        post(Some(&sessions[client]), call)
+    };
+    let cancel = async {
+        until("both are held", || marks.iter().all(|mark| mark.exists())).await;
+        let cancel =
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+        // Of a client that is not known, which changes nothing.
+        assert_eq!(post(Some("nobody"), cancel.clone()).await.unwrap().status(), 202);
+        assert_eq!(post(Some(&sessions[0]), cancel).await.unwrap().status(), 202);
+    };
+    let second = tokio::spawn(hold(1));
+    let (cancelled, ()) = tokio::join!(hold(0), cancel);
+    let said: serde_json::Value = cancelled.unwrap().json().await.unwrap();
+    assert_eq!(
+        said["error"]["message"],
+        "the request was cancelled by its client"
+    );
+    let pid = |mark: &std::path::Path| std::fs::read_to_string(mark).unwrap();
+    until("its worker is stopped", || gone(&pid(&marks[0]))).await;
+    assert_eq!(served.text("quick", json!({})).await, "quick");
+    assert!(!gone(&pid(&marks[1])), "the other one runs on");
+    // A client whose connection is gone has taken its call back, too.
+    second.abort();
+    until("its worker is stopped", || gone(&pid(&marks[1]))).await;
+    served.end().await;
+}
+
 #[tokio::test]
 async fn the_workers_end_with_the_server() {
     let served = Served::start("import os\ndef pid() -> int: return os.getpid()\n").await;
