@@ -130,6 +130,8 @@ fn outgoing(request: Request<Incoming>, uri: Uri, entry: &Entry, peer: SocketAdd
     headers::drop_hop_by_hop(&mut head.headers);
     // Answered here already: the body follows anyway.
     head.headers.remove(header::EXPECT);
+    // Judged here already, and backends judge by what they know: the pages that may call are told to the gateway.
+    head.headers.remove(header::ORIGIN);
     let host = head.headers.get(header::HOST).cloned();
     headers::set_forwarded(&mut head.headers, peer, host.as_ref());
     entry.rule.headers.apply(&mut head.headers);
