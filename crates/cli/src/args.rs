@@ -138,6 +138,14 @@ pub(crate) enum Role {
         #[command(flatten)]
         listen: Listen,
     },
+    /// An MCP server that speaks over stdio, over HTTP, at /mcp: kaos serve bridge -- npx -y my-server.
+    Bridge {
+        #[command(flatten)]
+        listen: Listen,
+        /// The server and its arguments. Without them: the command line in MCP_COMMAND.
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
     /// An OpenAI-compatible front for the models of a LiteLLM configuration file.
     Proxy {
         /// The configuration file.

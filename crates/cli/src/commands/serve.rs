@@ -51,6 +51,18 @@ pub(crate) async fn serve(global: &Global, role: Role) -> Result<()> {
             telemetry.shutdown().await;
             served?;
         }
+        Role::Bridge { listen, command } => {
+            let config = kaos_mcp::bridge::BridgeConfig::from_env(command, variables())?;
+            let telemetry = telemetry(&seams)?;
+            let bridge = tokio::select! {
+                bridge = kaos_mcp::bridge::Bridge::start(config, seams) => bridge?,
+                () = shutdown.cancelled() => return Ok(()),
+            };
+            let bridge = bridge.with_telemetry(telemetry.clone());
+            let served = bridge.serve(bind(&listen).await?, shutdown).await;
+            telemetry.shutdown().await;
+            served?;
+        }
         Role::Proxy { config, listen } => {
             let config = kaos_proxy::Config::load(&config, variables())?;
             let telemetry = telemetry(&seams)?;
