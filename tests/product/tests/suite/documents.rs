@@ -1,11 +1,12 @@
 //! Every command of the documents runs.
 //!
-//! Code blocks marked `sh` are run in order in one folder; a line that starts with `kaos up` or
-//! `cargo run --release -- up` is kept running for those after it, as in a second terminal. The two
-//! commands that set a machine up are the ones this suite itself was started by.
+//! Code blocks marked `sh` are run in order in one folder; a line that starts with `kaos up`,
+//! `cargo run --release -- up` or `kaos serve operator` is kept running for those after it, as in a second terminal,
+//! and what a line exports holds for those after it. The two commands that set a machine up are the ones this suite
+//! itself was started by.
 
 use anyhow::{Context, Result, ensure};
-use kaos_product::{Folder, repository};
+use kaos_product::{Cluster, Folder, repository};
 
 /// The blocks of a language, each as its lines.
 fn blocks<'a>(document: &'a str, language: &str) -> Vec<Vec<&'a str>> {
@@ -31,10 +32,15 @@ fn commands(document: &str) -> Vec<&str> {
 }
 
 fn runs(document: &str) -> Result<()> {
+    runs_in(&Folder::new()?, "", document)
+}
+
+/// As [`runs`], in a folder and a shell where something was done before.
+fn runs_in(folder: &Folder, before: &str, document: &str) -> Result<()> {
+    let mut shell = before.to_owned();
     let text = std::fs::read_to_string(repository().join(document))?;
     let commands = commands(&text);
     ensure!(!commands.is_empty(), "{document} shows no command");
-    let folder = Folder::new()?;
     let mut running = None;
     for command in commands {
         let line = command.replace("cargo run --release -- ", "kaos ");
@@ -48,8 +54,21 @@ fn runs(document: &str) -> Result<()> {
             running = Some(up);
             continue;
         }
+        if line == "kaos serve operator" {
+            let mut operator =
+                folder.start_with(&["serve", "operator"], &[("KUBECONFIG", ".kaos/kubeconfig")])?;
+            operator
+                .prints("controllers started")
+                .with_context(|| format!("{document}: {command}"))?;
+            running = Some(operator);
+            continue;
+        }
+        if line.starts_with("export ") {
+            shell.extend([line.as_str(), "; "]);
+            continue;
+        }
         folder
-            .shell(&line)?
+            .shell(&format!("{shell}{line}"))?
             .ok()
             .with_context(|| format!("{document}: {command}"))?;
     }
@@ -68,6 +87,22 @@ fn runs(document: &str) -> Result<()> {
 #[test]
 fn the_commands_of_the_readme_run() -> Result<()> {
     runs("README.md")
+}
+
+#[test]
+fn the_commands_of_the_resources_run() -> Result<()> {
+    runs("docs/resources.md")
+}
+
+#[test]
+fn the_commands_of_the_operator_run_on_a_cluster() -> Result<()> {
+    let folder = Folder::new()?;
+    let _cluster = Cluster::embedded(&folder)?;
+    runs_in(
+        &folder,
+        "export KUBECONFIG=.kaos/kubeconfig; ",
+        "docs/operator.md",
+    )
 }
 
 #[test]
