@@ -1,12 +1,14 @@
 //! Server-side apply of objects that belong to a resource.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, Patch, PatchParams, ValidationDirective},
-    core::{DynamicObject, NamespaceResourceScope},
+    core::{DynamicObject, NamespaceResourceScope, Request},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -14,7 +16,8 @@ use serde_json::Value;
 use crate::{
     compare, handover,
     owner::{controller_of, is_controlled_by},
-    seen::{AsLeft, Key},
+    readable::Identified,
+    seen::{AsLeft, Fingerprint, Key},
     settled::Settled,
 };
 
@@ -89,6 +92,16 @@ pub enum ApplyError {
     },
 }
 
+/// What becomes of what others have put beside the fields of an object that is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// It stays.
+    Stay,
+    /// It stays as long as it fits: where it makes the whole one that the API server refuses (two ports of one name,
+    /// say), what others have of the spec goes.
+    Yield,
+}
+
 /// Applies objects under one field manager.
 #[derive(Clone)]
 pub struct Applier {
@@ -130,97 +143,84 @@ impl Applier {
         self
     }
 
-    /// Makes the live object what `desired` says, and returns it. Sends nothing where it already is, or where
-    /// the same apply of the same object has changed nothing before.
+    /// Makes the live object what `desired` says, and returns it as an `L`: only what the caller reads of it. `seen`
+    /// is what a complete store has of the object. Where it is as the same apply has left it, nothing is asked and
+    /// nothing returned; where there is none, the first apply is sent without a look. Else the live object is looked
+    /// at, and nothing is sent where it already is as desired, or where the same apply of the same object has
+    /// changed nothing before.
     ///
-    /// `desired` names its controller in its owner references. Fields that others have set are taken over:
-    /// the object is ours alone. Each write is meant for the object that was looked at before, or for none: what
-    /// somebody else makes in between is not touched.
+    /// `desired` names its controller in its owner references. Fields that others have set are taken over, `others`
+    /// says what becomes of those that `desired` does not name. Each write is meant for the object that was looked
+    /// at before, or for none: what somebody else makes in between is not touched.
     ///
     /// # Errors
     /// When an object of that name is not controlled by that owner, or the API server says no.
-    pub async fn apply<K>(&self, desired: &K) -> Result<K, ApplyError>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned,
-    {
-        self.until_settled(Target::of(&self.client, desired)?).await
-    }
-
-    /// As [`Applier::apply`], for an object of whose spec others have no part to keep: where what they have put
-    /// beside ours makes the whole one that the API server refuses (two ports of one name, say), theirs goes.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn apply_alone<K>(&self, desired: &K) -> Result<K, ApplyError>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned,
-    {
-        let target = Target {
-            is_alone: true,
-            ..Target::of(&self.client, desired)?
-        };
-        self.until_settled(target).await
-    }
-
-    /// As [`Applier::apply`], for who watches the objects: `seen` is what a complete store has of this one. Where
-    /// it is the version that the same apply has left, nothing is asked and nothing returned; where there is none,
-    /// the first apply is sent without a look.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn apply_seen<K>(
+    pub async fn apply<K, L>(
         &self,
         desired: &K,
-        seen: Option<&ObjectMeta>,
-        is_alone: bool,
-    ) -> Result<Option<K>, ApplyError>
+        seen: Option<Fingerprint>,
+        others: Others,
+    ) -> Result<Option<L>, ApplyError>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Serialize,
+        L: DeserializeOwned,
     {
-        let target = Target {
-            is_alone,
-            ..Target::of(&self.client, desired)?
-        };
+        let target = Target::of(&self.client, desired, others)?;
         match seen {
-            Some(seen) if self.as_left.is(&target.key, &target.intent, seen) => return Ok(None),
+            Some(seen) if self.as_left.is(&target.key, target.digest, seen) => return Ok(None),
             None if !self.as_left.has_been(&target.key) => match self.create(&target).await {
                 Err(ApplyError::Api { source, .. }) if is_overtaken(&source) => {
                     self.as_left.remember_other(target.key.clone());
                 }
-                created => return self.typed(&target, created?).map(Some),
+                created => return self.left(&target, &created?).map(Some),
             },
             _ => {}
         }
-        self.until_settled(target).await.map(Some)
+        let applied = self.until_settled(&target).await?;
+        self.left(&target, &applied).map(Some)
     }
 
-    async fn until_settled<K: DeserializeOwned>(&self, target: Target) -> Result<K, ApplyError> {
+    async fn until_settled<K>(&self, target: &Target<'_, K>) -> Result<String, ApplyError>
+    where
+        K: Resource<DynamicType = ()> + Clone + Serialize,
+    {
+        let intent = serde_json::to_value(target.desired).map_err(|error| target.malformed(&error))?;
         let mut attempt = 1;
-        let applied = loop {
-            match self.attempt(&target).await {
+        loop {
+            match self.attempt(target, &intent).await {
                 Err(ApplyError::Api { source, .. }) if attempt < ATTEMPTS && is_overtaken(&source) => {
                     attempt += 1;
                 }
-                outcome => break outcome?,
+                outcome => return outcome,
             }
-        };
-        self.typed(&target, applied)
+        }
     }
 
-    fn typed<K: DeserializeOwned>(&self, target: &Target, applied: Value) -> Result<K, ApplyError> {
-        self.as_left
-            .remember(target.key.clone(), &target.intent, &applied);
-        serde_json::from_value(applied).map_err(|error| target.malformed(&error))
+    /// Remembers what an apply made or found right.
+    fn left<K, L: DeserializeOwned>(&self, target: &Target<'_, K>, live: &str) -> Result<L, ApplyError> {
+        let read = serde_json::from_str(live).and_then(|Identified { metadata }| {
+            self.as_left
+                .remember(target.key.clone(), target.digest, &metadata);
+            serde_json::from_str(live)
+        });
+        read.map_err(|error| target.malformed(&error))
     }
 
     /// Fails where there is an object of this name already.
-    async fn create(&self, target: &Target) -> Result<Value, ApplyError> {
-        let intent = target.intent_with("resourceVersion", NO_VERSION);
+    async fn create<K>(&self, target: &Target<'_, K>) -> Result<String, ApplyError>
+    where
+        K: Resource<DynamicType = ()> + Clone + Serialize,
+    {
+        let mut intent = target.desired.clone();
+        intent.meta_mut().resource_version = Some(NO_VERSION.to_owned());
         self.send(target, Operation::Create, &intent).await
     }
 
     /// One look at the live object, and one write at most beside the handover.
-    async fn attempt(&self, target: &Target) -> Result<Value, ApplyError> {
+    async fn attempt<K>(&self, target: &Target<'_, K>, intent: &Value) -> Result<String, ApplyError>
+    where
+        K: Resource<DynamicType = ()> + Clone + Serialize,
+    {
         let live = target.api.get_opt(&target.name).await;
         let Some(live) = live.map_err(|error| target.failed(Operation::Get, error))? else {
             self.as_left.forget(&target.key);
@@ -235,39 +235,48 @@ impl Applier {
                 name: target.name.clone(),
             });
         }
-        let uid = live.metadata.uid.clone().unwrap_or_default();
         let taken_over = handover::take_over(&target.api, &live, self, None).await;
         let live = taken_over
             .map_err(|error| target.failed(Operation::Update, error))?
             .unwrap_or(live);
         let object = serde_json::to_value(&live).map_err(|error| target.malformed(&error))?;
-        if compare::holds(&target.intent, &object, self.manager, None)
-            || self.settled.knows(&target.intent, &object)
-        {
-            return Ok(object);
+        if compare::holds(intent, &object, self.manager, None) || self.settled.knows(intent, &object) {
+            return Ok(object.to_string());
         }
-        let intent = target.intent_with("uid", &uid);
-        let applied = match self.send(target, Operation::Update, &intent).await {
-            Err(ApplyError::Api { source, .. }) if target.is_alone && is_refused(&source) => {
+        let mut meant_for = target.desired.clone();
+        meant_for.meta_mut().uid.clone_from(&live.metadata.uid);
+        let applied = match self.send(target, Operation::Update, &meant_for).await {
+            Err(ApplyError::Api { source, .. }) if target.others == Others::Yield && is_refused(&source) => {
                 let taken = handover::take_spec(&target.api, &live, self).await;
                 if !taken.map_err(|error| target.failed(Operation::Update, error))? {
                     return Err(target.failed(Operation::Update, source));
                 }
-                self.send(target, Operation::Update, &intent).await
+                self.send(target, Operation::Update, &meant_for).await
             }
             outcome => outcome,
         }?;
-        self.settled.learn(&target.intent, &object, &applied);
+        let after = serde_json::from_str(&applied).map_err(|error| target.malformed(&error))?;
+        self.settled.learn(intent, &object, &after);
         Ok(applied)
     }
 
-    async fn send(&self, target: &Target, operation: Operation, intent: &Value) -> Result<Value, ApplyError> {
+    /// Returns the server's answer as it came.
+    async fn send<K: Resource + Serialize>(
+        &self,
+        target: &Target<'_, K>,
+        operation: Operation,
+        intent: &K,
+    ) -> Result<String, ApplyError> {
         let Target { kind, name, .. } = target;
         tracing::debug!(kind, name, %operation, "applying");
-        let (params, patch) = (self.params(), Patch::Apply(intent));
-        let applied = target.api.patch(name, &params, &patch).await;
-        let applied = applied.map_err(|error| target.failed(operation, error))?;
-        serde_json::to_value(applied).map_err(|error| target.malformed(&error))
+        let request =
+            Request::new(target.api.resource_url()).patch(name, &self.params(), &Patch::Apply(intent));
+        let answer = async {
+            self.client
+                .request_text(request.map_err(kube::Error::BuildRequest)?)
+                .await
+        };
+        answer.await.map_err(|error| target.failed(operation, error))
     }
 
     pub(crate) fn params(&self) -> PatchParams {
@@ -302,22 +311,23 @@ fn is_refused(error: &kube::Error) -> bool {
 }
 
 /// What is to be applied, and where.
-struct Target {
+struct Target<'a, K> {
     kind: String,
     name: String,
     key: Key,
     /// The uid of the controller.
     owner: String,
-    intent: Value,
-    /// Nobody else's part of the spec is kept where it does not fit.
-    is_alone: bool,
+    desired: &'a K,
+    /// Of what is desired.
+    digest: u64,
+    others: Others,
     api: Api<DynamicObject>,
 }
 
-impl Target {
-    fn of<K>(client: &Client, desired: &K) -> Result<Self, ApplyError>
+impl<'a, K: Resource<DynamicType = ()>> Target<'a, K> {
+    fn of(client: &Client, desired: &'a K, others: Others) -> Result<Self, ApplyError>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
+        K: Resource<Scope = NamespaceResourceScope> + Serialize,
     {
         let kind = K::kind(&()).into_owned();
         let malformed = |problem: &str| ApplyError::Malformed {
@@ -329,24 +339,23 @@ impl Target {
         let namespace = meta.namespace.as_deref();
         let namespace = namespace.ok_or_else(|| malformed("it has no namespace"))?;
         let owner = controller_of(meta).ok_or_else(|| malformed("it has no controller"))?;
+        let mut digest = DefaultHasher::new();
+        let text = serde_json::to_vec(desired).map_err(|error| malformed(&error.to_string()))?;
+        text.hash(&mut digest);
         Ok(Self {
             key: (kind.clone(), namespace.to_owned(), name.clone()),
             owner: owner.uid.clone(),
-            intent: serde_json::to_value(desired).map_err(|error| malformed(&error.to_string()))?,
+            digest: digest.finish(),
             api: Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<K>(&())),
             name,
             kind,
-            is_alone: false,
+            desired,
+            others,
         })
     }
+}
 
-    /// The intent for one object only.
-    fn intent_with(&self, field: &str, value: &str) -> Value {
-        let mut intent = self.intent.clone();
-        intent["metadata"][field] = value.into();
-        intent
-    }
-
+impl<K> Target<'_, K> {
     fn failed(&self, operation: Operation, source: kube::Error) -> ApplyError {
         ApplyError::Api {
             kind: self.kind.clone(),

@@ -3,9 +3,9 @@
 use kube::{
     Api, Resource,
     api::{ApiResource, Patch},
-    core::{DynamicObject, NamespaceResourceScope},
+    core::{DynamicObject, NamespaceResourceScope, Request},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,22 +15,35 @@ use crate::{
 
 const STATUS: &str = "status";
 
+/// What is read of the answer to a write.
+#[derive(Deserialize)]
+struct Written {
+    metadata: Version,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    resource_version: Option<String>,
+}
+
 impl Applier {
-    /// Makes the status of `object` what `status` says. Sends no write where it already is.
+    /// Makes the status of `object` what `status` says, and returns the resource version in which it is. Sends no
+    /// write where it already is.
     ///
     /// `object` may come from a store that lags behind: before anything is written the live object is asked. An
-    /// object that is gone, or is another of the same name by now, is left alone.
+    /// object that is gone, or is another of the same name by now, is left alone; then no version is returned.
     ///
     /// # Errors
     /// When the API server refuses or cannot be reached, or the status is no JSON.
-    pub async fn apply_status<K, S>(&self, object: &K, status: &S) -> Result<(), kube::Error>
+    pub async fn apply_status<K, S>(&self, object: &K, status: &S) -> Result<Option<String>, kube::Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
         S: Serialize,
     {
         let (api, intent) = self.status_of(object, status)?;
         if self.is_status(&intent, object)? {
-            return Ok(());
+            return Ok(object.meta().resource_version.clone());
         }
         self.until_written(&api, object.meta().uid.as_deref(), &intent)
             .await
@@ -42,7 +55,7 @@ impl Applier {
     ///
     /// # Errors
     /// As there.
-    pub async fn apply_own_status<K, S>(&self, object: &K, status: &S) -> Result<(), kube::Error>
+    pub async fn apply_own_status<K, S>(&self, object: &K, status: &S) -> Result<Option<String>, kube::Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         S: Serialize,
@@ -84,7 +97,7 @@ impl Applier {
         api: &Api<DynamicObject>,
         uid: Option<&str>,
         intent: &Value,
-    ) -> Result<(), kube::Error> {
+    ) -> Result<Option<String>, kube::Error> {
         let mut attempt = 1;
         loop {
             match self.attempt_status(api, uid, intent).await {
@@ -99,20 +112,20 @@ impl Applier {
         api: &Api<DynamicObject>,
         uid: Option<&str>,
         intent: &Value,
-    ) -> Result<(), kube::Error> {
+    ) -> Result<Option<String>, kube::Error> {
         let name = intent["metadata"]["name"].as_str().unwrap_or_default();
         let Some(live) = api.get_opt(name).await? else {
-            return Ok(());
+            return Ok(None);
         };
         if live.metadata.uid.as_deref() != uid {
-            return Ok(());
+            return Ok(None);
         }
         let live = match handover::take_over(api, &live, self, Some(STATUS)).await? {
             Some(taken_over) => taken_over,
             None => live,
         };
         if self.is_status(intent, &live)? {
-            return Ok(());
+            return Ok(live.metadata.resource_version);
         }
         self.send_status(api, live.metadata.resource_version.as_deref(), intent)
             .await
@@ -124,13 +137,19 @@ impl Applier {
         api: &Api<DynamicObject>,
         version: Option<&str>,
         intent: &Value,
-    ) -> Result<(), kube::Error> {
+    ) -> Result<Option<String>, kube::Error> {
         let name = intent["metadata"]["name"].as_str().unwrap_or_default();
         let mut intent = intent.clone();
         intent["metadata"]["resourceVersion"] = json!(version);
-        api.patch_status(name, &self.params(), &Patch::Apply(&intent))
-            .await?;
-        Ok(())
+        let request = Request::new(api.resource_url()).patch_subresource(
+            STATUS,
+            name,
+            &self.params(),
+            &Patch::Apply(&intent),
+        );
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let Written { metadata } = self.client.request(request).await?;
+        Ok(metadata.resource_version)
     }
 
     fn is_status(&self, intent: &Value, object: &impl Serialize) -> Result<bool, kube::Error> {

@@ -9,12 +9,14 @@ use async_stream::stream;
 use futures::{Stream, StreamExt, stream::BoxStream};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    core::{DeserializeGuard, NamespaceResourceScope, error_boundary::InvalidObject},
+    core::NamespaceResourceScope,
     runtime::{reflector, reflector::ObjectRef, utils::Backoff, watcher},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 use tracing::{info, warn};
+
+use crate::readable::{Readable, Unreadable};
 
 /// The objects of a kind in all namespaces that `config` selects, as a store that is kept up to date, and a
 /// stream of those that changed, were deleted, or have just been listed.
@@ -80,7 +82,7 @@ where
 }
 
 /// An event with an object that may not be readable.
-type Event<K> = watcher::Event<DeserializeGuard<K>>;
+type Event<K> = watcher::Event<Readable<K>>;
 
 /// An open watch with a backoff of its own.
 pub(crate) struct Watch<K> {
@@ -188,10 +190,7 @@ where
 
 /// The event with its object as a `K`, or nothing where the object cannot be read. To the store such an object
 /// is gone: what it was before is no longer true.
-fn readable<K>(
-    reader: &reflector::Store<K>,
-    event: watcher::Event<DeserializeGuard<K>>,
-) -> Option<watcher::Event<K>>
+fn readable<K>(reader: &reflector::Store<K>, event: watcher::Event<Readable<K>>) -> Option<watcher::Event<K>>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -211,14 +210,14 @@ where
     }
 }
 
-fn warn_of<K: Resource<DynamicType = ()>>(invalid: &InvalidObject) {
+fn warn_of<K: Resource<DynamicType = ()>>(invalid: &Unreadable) {
     let name = invalid.metadata.name.as_deref().unwrap_or_default();
     let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
     warn!(kind = %K::kind(&()), namespace, name, error = %invalid.error, "an object cannot be read");
 }
 
 /// What the store has of an object that cannot be read now.
-fn known<K>(reader: &reflector::Store<K>, invalid: &InvalidObject) -> Option<K>
+fn known<K>(reader: &reflector::Store<K>, invalid: &Unreadable) -> Option<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
@@ -316,7 +315,7 @@ mod tests {
         let (reader, mut writer) = reflector::store::<ConfigMap>();
         let invalid = |name: &str| {
             let metadata = object(name).metadata;
-            DeserializeGuard(Err(InvalidObject {
+            Readable(Err(Unreadable {
                 error: "of another version".to_owned(),
                 metadata,
             }))
@@ -330,13 +329,13 @@ mod tests {
             )
         };
         feed(Init);
-        feed(InitApply(DeserializeGuard(Ok(object("a")))));
+        feed(InitApply(Readable(Ok(object("a")))));
         feed(InitApply(invalid("b")));
         assert_eq!(feed(InitDone), ["a"]);
         assert_eq!(feed(Apply(invalid("a"))), ["a"]);
         assert_eq!(reader.state().len(), 0);
         assert_eq!(feed(Delete(invalid("a"))), [""; 0]);
-        assert_eq!(feed(Apply(DeserializeGuard(Ok(object("a"))))), ["a"]);
+        assert_eq!(feed(Apply(Readable(Ok(object("a"))))), ["a"]);
         assert_eq!(reader.state().len(), 1);
     }
 }

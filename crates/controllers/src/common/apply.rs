@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kaos_kube_ext::prune;
+use kaos_kube_ext::{Others, prune};
 use kube::{Client, Resource, core::NamespaceResourceScope};
 
 use super::{
-    children::{Children, Kept, Live},
+    children::{Children, Configured, Kept, Live, Served},
     context::Context,
     failure::Failure,
     objects::Owner,
@@ -51,10 +51,9 @@ where
         && children.routes_served.is_served() == Some(true)
     {
         let seen = children.routes.watched(owner, &route.metadata);
-        let seen = seen.as_deref().map(|seen| &seen.metadata);
-        match context.applier.apply_seen(route, seen, true).await {
-            Ok(Some(route)) => applied.live.route = Some(Arc::new(route.into())),
-            Ok(None) => {}
+        let seen = seen.map(|seen| seen.fingerprint);
+        match context.applier.apply(route, seen, Others::Yield).await {
+            Ok(route) => applied.live.route = route.map(Arc::new),
             Err(error) => applied.route_failure = Some(error.into()),
         }
     }
@@ -74,16 +73,16 @@ where
 {
     for config_map in &objects.config_maps {
         let seen = children.config_maps.watched(owner, &config_map.metadata);
-        let seen = seen.as_deref().map(|seen| &seen.metadata);
-        context.applier.apply_seen(config_map, seen, true).await?;
+        let seen = seen.map(|seen| seen.fingerprint);
+        let _: Option<Configured> = context.applier.apply(config_map, seen, Others::Yield).await?;
     }
     for service in &objects.services {
         let seen = children.services.watched(owner, &service.metadata);
-        let seen = seen.as_deref().map(|seen| &seen.metadata);
-        let service = context.applier.apply_seen(service, seen, true).await?;
+        let seen = seen.map(|seen| seen.fingerprint);
+        let service: Option<Served> = context.applier.apply(service, seen, Others::Yield).await?;
         live.service = service
             .filter(|service| service.metadata.name.as_ref() == Some(&owner.child()))
-            .map(|service| Arc::new(service.into()))
+            .map(Arc::new)
             .or(live.service.take());
     }
     // A spec that no longer says how many pods there are leaves as many as there are.
@@ -98,12 +97,12 @@ where
             .map_err(Failure::api("failed to leave the number of replicas as it is"))?;
     }
     let seen = children.deployments.watched(owner, &objects.deployment.metadata);
-    let seen = seen.as_deref().map(|seen| &seen.metadata);
+    let seen = seen.map(|seen| seen.fingerprint);
     let deployment = context
         .applier
-        .apply_seen(&objects.deployment, seen, false)
+        .apply(&objects.deployment, seen, Others::Stay)
         .await?;
-    live.deployment = deployment.map(|deployment| Arc::new(deployment.into()));
+    live.deployment = deployment.map(Arc::new);
     Ok(())
 }
 

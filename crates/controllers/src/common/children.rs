@@ -1,6 +1,7 @@
 //! The objects that resources have, as the watches last saw them: only as much of each as is looked at here.
 //!
-//! What an object is to be is compared with the live object, not with these.
+//! What an object is to be is compared with the live object, not with these: of these only a fingerprint is left, which
+//! tells whether that is needed.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,25 +17,34 @@ use k8s_openapi::{
 };
 use kaos_api::names;
 use kaos_external::gateway_api::{HTTPRoute, HttpRouteStatus};
-use kaos_kube_ext::{Availability, controller_of, is_controlled_by};
+use kaos_kube_ext::{Availability, Fingerprint, controller_of, is_controlled_by};
 use kube::{
     Resource, ResourceExt,
     runtime::reflector::{ObjectRef, Store},
 };
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{leftovers::InOrder, objects::Owner};
 
+/// An object as the API server tells it, with a spec and a status of which only a part may be read.
+#[derive(Deserialize)]
+struct Whole<S, T> {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: S,
+    status: Option<T>,
+}
+
 /// A Deployment without its pod template.
-#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "Deployment")]
+#[serde(from = "Whole<Scale, apps::DeploymentStatus>")]
 pub(crate) struct Deployed {
     /// With managed fields of those only who have applied the number of replicas.
-    #[serde(default, deserialize_with = "identity_and_scaling")]
     pub(crate) metadata: ObjectMeta,
-    #[serde(default)]
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) spec: Scale,
-    #[serde(default)]
     pub(crate) status: Option<apps::DeploymentStatus>,
 }
 
@@ -58,27 +68,35 @@ impl Deployed {
     }
 }
 
-impl From<Deployment> for Deployed {
-    fn from(deployment: Deployment) -> Self {
+impl From<Whole<Scale, apps::DeploymentStatus>> for Deployed {
+    fn from(whole: Whole<Scale, apps::DeploymentStatus>) -> Self {
         Self {
-            metadata: with_scaling(deployment.metadata),
-            spec: Scale {
-                replicas: deployment.spec.replicas,
-                paused: deployment.spec.paused,
-            },
-            status: deployment.status,
+            fingerprint: Fingerprint::of(&whole.metadata),
+            metadata: with_scaling(whole.metadata),
+            spec: whole.spec,
+            status: whole.status,
         }
     }
 }
 
 /// A Service that is there.
-#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "Service")]
+#[serde(from = "Whole<Ports, IgnoredAny>")]
 pub(crate) struct Served {
-    #[serde(default, deserialize_with = "identity")]
     pub(crate) metadata: ObjectMeta,
-    #[serde(default)]
+    pub(crate) fingerprint: Fingerprint,
     spec: Ports,
+}
+
+impl From<Whole<Ports, IgnoredAny>> for Served {
+    fn from(whole: Whole<Ports, IgnoredAny>) -> Self {
+        Self {
+            fingerprint: Fingerprint::of(&whole.metadata),
+            metadata: trimmed(whole.metadata),
+            spec: whole.spec,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -104,55 +122,42 @@ impl Served {
     }
 }
 
-impl From<Service> for Served {
-    fn from(service: Service) -> Self {
-        let ports = service.spec.and_then(|spec| spec.ports).unwrap_or_default();
-        let ports = ports.into_iter().map(|port| Port {
-            name: port.name,
-            port: port.port,
-        });
-        Self {
-            metadata: trimmed(service.metadata),
-            spec: Ports {
-                ports: ports.collect(),
-            },
-        }
-    }
+/// A ConfigMap that is there.
+#[derive(Clone, Debug, Deserialize, Resource)]
+#[resource(inherit = "ConfigMap")]
+#[serde(from = "Whole<IgnoredAny, IgnoredAny>")]
+pub(crate) struct Configured {
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) fingerprint: Fingerprint,
 }
 
-/// A ConfigMap that is there.
-#[derive(Clone, Debug, Default, Deserialize, Resource)]
-#[resource(inherit = "ConfigMap")]
-pub(crate) struct Configured {
-    #[serde(default, deserialize_with = "identity")]
-    pub(crate) metadata: ObjectMeta,
+impl From<Whole<IgnoredAny, IgnoredAny>> for Configured {
+    fn from(whole: Whole<IgnoredAny, IgnoredAny>) -> Self {
+        Self {
+            fingerprint: Fingerprint::of(&whole.metadata),
+            metadata: trimmed(whole.metadata),
+        }
+    }
 }
 
 /// An HTTPRoute without what it says.
-#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "HTTPRoute")]
+#[serde(from = "Whole<IgnoredAny, HttpRouteStatus>")]
 pub(crate) struct Routed {
-    #[serde(default, deserialize_with = "identity")]
     pub(crate) metadata: ObjectMeta,
-    #[serde(default)]
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) status: Option<HttpRouteStatus>,
 }
 
-impl From<HTTPRoute> for Routed {
-    fn from(route: HTTPRoute) -> Self {
+impl From<Whole<IgnoredAny, HttpRouteStatus>> for Routed {
+    fn from(whole: Whole<IgnoredAny, HttpRouteStatus>) -> Self {
         Self {
-            metadata: trimmed(route.metadata),
-            status: route.status,
+            fingerprint: Fingerprint::of(&whole.metadata),
+            metadata: trimmed(whole.metadata),
+            status: whole.status,
         }
     }
-}
-
-fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    ObjectMeta::deserialize(deserializer).map(trimmed)
-}
-
-fn identity_and_scaling<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    ObjectMeta::deserialize(deserializer).map(with_scaling)
 }
 
 fn with_scaling(mut metadata: ObjectMeta) -> ObjectMeta {

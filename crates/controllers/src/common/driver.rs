@@ -11,14 +11,7 @@
 //! - `managedFields` of objects that this operator wrote by plain updates are rewritten once, so that its fields
 //!   become ours and what is no longer wanted of them goes.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    fmt::Debug,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, fmt::Debug, sync::Arc};
 
 use kaos_api::{
     names::{self, Kind},
@@ -34,7 +27,6 @@ use kube::{
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::Instant;
 
 use super::{
     apply::{Applied, Stays, apply, prune_all},
@@ -42,6 +34,7 @@ use super::{
     context::Context,
     failure::{Blame, Failure},
     objects::Owner,
+    passes::{PUT_OFF, Passes, SETTLES, Turn},
     plan::Plan,
     route::{ROUTE_ACCEPTED, absent, accepted},
     status::{Common, ROLLING_OUT, Reported, Standing, observed, said_before, selector, still_said, timed},
@@ -127,53 +120,28 @@ pub(crate) struct Driver<W: Workload> {
     workload: W,
     context: Context<W::Resource>,
     children: Children,
-    store: Store<W::Resource>,
-    /// What the last pass over each resource knew and said.
-    passes: Mutex<HashMap<ObjectRef<W::Resource>, Done>>,
-    /// Since when the figures of a rollout in a status are not those of the Deployment.
-    behind: Mutex<HashMap<ObjectRef<W::Resource>, Instant>>,
+    passes: Passes<W::Resource>,
 }
 
-/// How long the figures of a rollout may differ from those of a status.
-const SETTLES: Duration = Duration::from_secs(3);
-
-/// What a pass over a resource knew of it, and what it said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Done {
-    uid: Option<String>,
-    generation: Option<i64>,
-    finalizers: Option<Vec<String>>,
-    is_going: bool,
-    /// A digest.
-    status: u64,
-}
-
-impl Done {
-    fn of<K: Resource>(resource: &K, status: Option<&impl Serialize>) -> Self {
-        let meta = resource.meta();
-        let mut digest = DefaultHasher::new();
-        // A status that cannot be written as JSON is not written at all.
-        serde_json::to_vec(&status).unwrap_or_default().hash(&mut digest);
-        Self {
-            uid: meta.uid.clone(),
-            generation: meta.generation,
-            finalizers: meta.finalizers.clone(),
-            is_going: meta.deletion_timestamp.is_some(),
-            status: digest.finish(),
-        }
-    }
-}
-
-/// One pass over a resource.
+/// The next pass over a resource, as far as the store goes.
 pub(crate) async fn reconcile<W: Workload>(
     resource: Arc<W::Resource>,
     driver: Arc<Driver<W>>,
 ) -> Result<Action, Infallible> {
+    let (passes, key) = (&driver.passes, ObjectRef::from_obj(&*resource));
+    let resource = match passes.turn(&key) {
+        Turn::Now(resource) => resource,
+        Turn::Later => return Ok(Action::requeue(PUT_OFF)),
+        Turn::Never => {
+            driver.forget(&resource);
+            return Ok(Action::await_change());
+        }
+    };
     let outcome = driver.pass(&resource).await;
     let is_done = outcome.is_ok();
     let next = driver.context.after(&*resource, outcome);
-    if driver.is_there(&resource) {
-        let is_behind = is_done && driver.behind().contains_key(&ObjectRef::from_obj(&*resource));
+    if passes.is_there(&resource) {
+        let is_behind = is_done && passes.is_behind(&resource);
         return Ok(if is_behind { Action::requeue(SETTLES) } else { next });
     }
     // It went while the pass was under way, which has remembered it since.
@@ -192,27 +160,18 @@ impl<W: Workload> Driver<W> {
             workload,
             context,
             children,
-            store,
-            passes: Mutex::default(),
-            behind: Mutex::default(),
+            passes: Passes::new(store),
         }
     }
 
-    /// Whether the resource is another than what the last pass over it knew and said. What a pass itself writes
-    /// comes out of the watch, too.
+    /// Whether what has come out of the watch asks for a pass.
     pub(crate) fn is_news(&self, resource: &W::Resource) -> bool {
-        let now = Done::of(resource, resource.status());
-        self.passes().get(&ObjectRef::from_obj(resource)) != Some(&now)
-    }
-
-    fn passes(&self) -> MutexGuard<'_, HashMap<ObjectRef<W::Resource>, Done>> {
-        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.passes.is_news(resource)
     }
 
     /// Forgets a resource that is gone.
     pub(crate) fn forget(&self, resource: &W::Resource) {
-        self.passes().remove(&ObjectRef::from_obj(resource));
-        self.behind().remove(&ObjectRef::from_obj(resource));
+        self.passes.forget(resource);
         self.context.forget(resource);
         if let Some(uid) = &resource.meta().uid {
             self.children.forget(uid);
@@ -257,8 +216,7 @@ impl<W: Workload> Driver<W> {
         }
         applied.leftover = dropped.err().or(looked.err()).or(applied.leftover);
         let status = self.status(&pass, &applied);
-        self.passes()
-            .insert(ObjectRef::from_obj(resource), Done::of(resource, Some(&status)));
+        self.passes.say(resource, &status);
         if resource.status() != Some(&status) {
             let applier = &self.context.applier;
             // The operator in Go never told a generation.
@@ -269,7 +227,9 @@ impl<W: Workload> Driver<W> {
                 Some(None) => applier.apply_status(resource, &status).await,
                 None | Some(Some(_)) => applier.apply_own_status(resource, &status).await,
             };
-            written.map_err(Failure::api("failed to write the status"))?;
+            if let Some(version) = written.map_err(Failure::api("failed to write the status"))? {
+                self.passes.written(resource, version);
+            }
         }
         // What is the user's is not tried again; anything beside it is.
         let failures = [applied.failure, applied.leftover, applied.route_failure];
@@ -277,12 +237,6 @@ impl<W: Workload> Driver<W> {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
-    }
-
-    /// Whether this very resource is still there.
-    fn is_there(&self, resource: &W::Resource) -> bool {
-        let stored = self.store.get(&ObjectRef::from_obj(resource));
-        stored.is_some_and(|stored| stored.meta().uid == resource.meta().uid)
     }
 
     /// Makes the live objects what the plan says. What it returns of failures is worth a status; others end the
@@ -362,38 +316,23 @@ impl<W: Workload> Driver<W> {
         };
         // A rollout goes through many states that the message does not tell apart. Writing each would cost more
         // than all else about a resource.
-        let unchanged = before.filter(|before| {
-            let only_figures = Common {
+        let before = before.filter(|before| {
+            let as_before = Common {
+                replicas: before.replicas,
                 deployment: before.deployment.clone(),
                 ..common.clone()
             };
-            standing.reason == ROLLING_OUT && before.deployment.is_some() && only_figures == *before
+            standing.reason == ROLLING_OUT && common != *before && as_before == *before
         });
-        common = self.settled(pass.resource, common, unchanged);
+        match before {
+            Some(before) if self.passes.lets_settle(pass.resource) => common = before,
+            Some(_) => {}
+            None => self.passes.has_settled(pass.resource),
+        }
         let mut status = W::Status::default();
         status.put(common);
         self.workload.complete(pass, &mut status);
         status
-    }
-
-    /// What is to be said of `now`, which differs from what was said `before` only in the figures of a rollout: they
-    /// are given time to settle, and told when it is over though the rollout is not.
-    fn settled(&self, resource: &W::Resource, now: Common, before: Option<Common>) -> Common {
-        let key = ObjectRef::from_obj(resource);
-        let mut behind = self.behind();
-        let Some(before) = before.filter(|before| *before != now) else {
-            behind.remove(&key);
-            return now;
-        };
-        if behind.entry(key.clone()).or_insert_with(Instant::now).elapsed() < SETTLES {
-            return before;
-        }
-        behind.remove(&key);
-        now
-    }
-
-    fn behind(&self) -> MutexGuard<'_, HashMap<ObjectRef<W::Resource>, Instant>> {
-        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing where the resource has no route to be.
@@ -465,21 +404,15 @@ fn standing(plan: &Plan, applied: &Applied) -> Standing {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::json;
 
     use super::*;
 
     #[test]
     fn the_newer_of_two_routes_counts_and_else_the_one_that_others_wrote_to() {
-        let route = |uid: &str, generation: i64| {
-            Some(Arc::new(Routed {
-                metadata: ObjectMeta {
-                    uid: Some(uid.to_owned()),
-                    generation: Some(generation),
-                    ..ObjectMeta::default()
-                },
-                status: None,
-            }))
+        let route = |uid: &str, generation: i64| -> Option<Arc<Routed>> {
+            let route = json!({"metadata": {"uid": uid, "generation": generation}});
+            Some(Arc::new(serde_json::from_value(route).unwrap()))
         };
         let is = |found: Option<Arc<Routed>>, expected: &Option<Arc<Routed>>| match (&found, expected) {
             (Some(found), Some(expected)) => Arc::ptr_eq(found, expected),

@@ -1,6 +1,7 @@
 //! What the kinds share.
 
 pub(crate) mod apply;
+pub(crate) mod asked;
 pub(crate) mod children;
 pub(crate) mod context;
 pub(crate) mod driver;
@@ -8,6 +9,7 @@ pub(crate) mod env;
 pub(crate) mod failure;
 pub(crate) mod leftovers;
 pub(crate) mod objects;
+pub(crate) mod passes;
 pub(crate) mod plan;
 pub(crate) mod route;
 pub(crate) mod status;

@@ -20,6 +20,7 @@ use kube::{core::object::HasStatus, runtime::reflector::ObjectRef};
 
 use crate::{
     common::{
+        asked::Rollout,
         children::Live,
         driver::{Pass, Workload},
         objects::Owner,
@@ -30,7 +31,7 @@ use crate::{
 };
 use registry::Registry;
 use resolve::Resolved;
-use tools::{Listing, Rollout, Tools};
+use tools::{Listing, Tools};
 
 /// The condition that tells whether `availableTools` is what the running server offers.
 const TOOLS_LISTED: &str = "ToolsListed";

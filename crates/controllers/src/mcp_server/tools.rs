@@ -1,30 +1,20 @@
-//! Listing the tools of running servers, beside the passes: a server that answers slowly holds nothing up.
+//! Listing the tools of running servers, beside the passes.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
-};
+use std::time::Duration;
 
-use futures::{Stream, channel::mpsc};
+use futures::Stream;
 use kaos_api::v1alpha1::MCPServer;
 use kaos_kube_ext::Backoff;
 use kaos_mcp::client::{ClientError, McpClient};
 use kaos_seams::Seams;
 use kube::runtime::reflector::ObjectRef;
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, sleep},
-};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-use crate::common::children::Deployed;
+use crate::common::asked::{Asked, Asking, Rollout};
 
 /// How long a server may take to list its tools.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How many servers are asked at a time.
-const AT_A_TIME: usize = 16;
 /// How long a listing counts: source that is read from a Secret changes without a rollout. Less than the time
 /// between two passes over a server that nothing happens to.
 const FRESH: Duration = Duration::from_secs(240);
@@ -34,23 +24,6 @@ const MAX_TOOLS: usize = 512;
 const MAX_NAME: usize = 128;
 /// The most characters of what a failed listing says.
 const MAX_PROBLEM: usize = 500;
-
-/// One rollout of a Deployment: what may have changed the tools.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rollout {
-    uid: Option<String>,
-    generation: Option<i64>,
-}
-
-impl Rollout {
-    /// The present rollout of `deployment`.
-    pub(crate) fn of(deployment: &Deployed) -> Self {
-        Self {
-            uid: deployment.metadata.uid.clone(),
-            generation: deployment.metadata.generation,
-        }
-    }
-}
 
 /// What came of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,143 +39,86 @@ type Key = ObjectRef<MCPServer>;
 /// The listings of all MCPServers.
 #[derive(Debug)]
 pub(crate) struct Tools {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    entries: Mutex<HashMap<Key, Entry>>,
-    changed: mpsc::UnboundedSender<Key>,
+    asked: Asked<MCPServer, Known>,
     seams: Seams,
-    backoff: Backoff<Key>,
-    permits: Semaphore,
 }
 
-#[derive(Debug)]
-struct Entry {
-    rollout: Rollout,
+#[derive(Clone, Debug, Default)]
+struct Known {
     listing: Option<Listing>,
     /// When the tools were last listed; not while they are being listed.
     listed: Option<Instant>,
-    /// Ends with the entry.
-    _task: AbortOnDropHandle<()>,
 }
 
 impl Tools {
     /// No listing yet, and the stream of the MCPServers whose listing is news.
     pub(crate) fn new(seams: Seams) -> (Self, impl Stream<Item = Key> + Send + 'static) {
-        let (changed, news) = mpsc::unbounded();
-        let inner = Inner {
-            entries: Mutex::default(),
-            changed,
-            backoff: Backoff::new(seams.random.clone()),
-            seams,
-            permits: Semaphore::new(AT_A_TIME),
-        };
-        (
-            Self {
-                inner: Arc::new(inner),
-            },
-            news,
-        )
+        let (asked, news) = Asked::new();
+        (Self { asked, seams }, news)
     }
 
     /// Has the tools listed, unless they were just listed, or are being, for this rollout.
     pub(crate) fn list(&self, key: Key, rollout: Rollout, endpoint: String) {
-        let mut entries = self.inner.entries();
-        let of_rollout = entries.get(&key).filter(|entry| entry.rollout == rollout);
-        if of_rollout.is_some_and(|entry| entry.listed.is_none_or(|listed| listed.elapsed() < FRESH)) {
+        let known = self.of_rollout(&key, &rollout);
+        let is_fresh = |known: &Known| known.listed.is_none_or(|listed| listed.elapsed() < FRESH);
+        if known.as_ref().is_some_and(is_fresh) {
             return;
         }
-        let listing = of_rollout.and_then(|entry| entry.listing.clone());
-        self.inner.backoff.reset(&key);
-        let task = tokio::spawn(list_until_done(
-            Arc::downgrade(&self.inner),
-            key.clone(),
-            rollout.clone(),
-            endpoint,
-        ));
-        entries.insert(
-            key,
-            Entry {
-                rollout,
-                listing,
-                listed: None,
-                _task: AbortOnDropHandle::new(task),
-            },
-        );
+        let known = Known {
+            listed: None,
+            ..known.unwrap_or_default()
+        };
+        let seams = self.seams.clone();
+        self.asked.ask(key, rollout, known, |asking| {
+            list_until_done(asking, seams, endpoint)
+        });
     }
 
     /// What came of the last listing of this rollout, if one has ended since this program started.
     pub(crate) fn listing(&self, key: &Key, rollout: &Rollout) -> Option<Listing> {
-        self.inner
-            .entries()
-            .get(key)
-            .filter(|entry| entry.rollout == *rollout)
-            .and_then(|entry| entry.listing.clone())
+        self.of_rollout(key, rollout)?.listing
+    }
+
+    fn of_rollout(&self, key: &Key, rollout: &Rollout) -> Option<Known> {
+        let known = self.asked.known(key).filter(|(of, _)| of == rollout);
+        known.map(|(_, known)| known)
     }
 
     /// The names of the last listing, if it came to some.
     pub(crate) fn names(&self, key: &Key) -> Option<Vec<String>> {
-        match self.inner.entries().get(key)?.listing.as_ref()? {
-            Listing::Listed { names, .. } => Some(names.clone()),
+        match self.asked.known(key)?.1.listing? {
+            Listing::Listed { names, .. } => Some(names),
             Listing::Failed(_) => None,
         }
     }
 
     /// Forgets a server that is gone.
     pub(crate) fn forget(&self, key: &Key) {
-        self.inner.entries().remove(key);
-        self.inner.backoff.reset(key);
+        self.asked.forget(key);
     }
 }
 
-impl Inner {
-    fn entries(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps what came of a listing of `rollout`, and tells where it is news.
-    fn keep(&self, key: &Key, rollout: &Rollout, listing: Listing) {
-        let mut entries = self.entries();
-        let Some(entry) = entries.get_mut(key).filter(|entry| entry.rollout == *rollout) else {
-            return;
-        };
-        entry.listed = matches!(listing, Listing::Listed { .. }).then(Instant::now);
-        if entry.listing.as_ref() != Some(&listing) {
-            entry.listing = Some(listing);
-            drop(entries);
-            // Nobody listens any more when the controller ends.
-            let _ = self.changed.unbounded_send(key.clone());
-        }
-    }
-}
-
-/// The entries hold the task, so between two tries it does not hold them.
-async fn list_until_done(inner: Weak<Inner>, key: Key, rollout: Rollout, endpoint: String) {
-    while let Some(inner) = inner.upgrade() {
-        let listed = {
-            let Ok(_permit) = inner.permits.acquire().await else {
-                return;
-            };
-            list(&endpoint, &inner.seams).await
-        };
-        match listed {
-            Ok(listing) => {
-                inner.keep(&key, &rollout, listing);
-                return;
-            }
+async fn list_until_done(asking: Asking<MCPServer, Known>, seams: Seams, endpoint: String) {
+    let backoff = Backoff::new(seams.random.clone());
+    while let Some(listed) = asking.answer(list(&endpoint, &seams)).await {
+        let (listing, wait) = match listed {
+            Ok(listing) => (listing, None),
             Err(error) => {
-                let wait = inner.backoff.failed(key.clone());
-                debug!(server = %key, %error, ?wait, "its tools could not be listed, trying again");
-                inner.keep(
-                    &key,
-                    &rollout,
-                    Listing::Failed(shortened(&error.to_string(), MAX_PROBLEM)),
-                );
-                drop(inner);
-                sleep(wait).await;
+                let wait = backoff.failed(());
+                debug!(server = %asking.key, %error, ?wait, "its tools could not be listed, trying again");
+                let problem = shortened(&error.to_string(), MAX_PROBLEM);
+                (Listing::Failed(problem), Some(wait))
             }
+        };
+        asking.tell(|known| {
+            known.listed = wait.is_none().then(Instant::now);
+            let is_news = known.listing.as_ref() != Some(&listing);
+            known.listing = Some(listing);
+            is_news
+        });
+        match wait {
+            Some(wait) => sleep(wait).await,
+            None => return,
         }
     }
 }

@@ -24,6 +24,7 @@ use kube::runtime::reflector::ObjectRef;
 
 use crate::{
     common::{
+        asked::Rollout,
         children::Live,
         driver::{Pass, Workload},
         objects::Owner,
@@ -33,7 +34,7 @@ use crate::{
     },
     config::Config,
 };
-use pulls::{Pulls, Rollout, Told};
+use pulls::{Pulls, Told};
 
 /// ModelAPIs.
 #[derive(Debug)]

@@ -1,24 +1,18 @@
-//! Asking the steps beside hosted models how far they are, beside the passes: one that answers slowly holds
-//! nothing up.
+//! Asking the steps beside hosted models how far they are, beside the passes.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
-};
+use std::time::Duration;
 
-use futures::{Stream, channel::mpsc};
+use futures::Stream;
 use kaos_api::v1alpha1::ModelAPI;
 use kaos_kube_ext::Observed;
 use kaos_ollama::{Progress, State, progress};
 use kaos_seams::Seams;
 use kube::runtime::reflector::ObjectRef;
-use tokio::{sync::Semaphore, time::sleep};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::time::sleep;
 use tracing::debug;
 
 use crate::common::{
-    children::Deployed,
+    asked::{Asked, Asking, Rollout},
     status::{PODS_NOT_READY, ROLLING_OUT, ROLLOUT_STUCK, Standing},
 };
 
@@ -33,28 +27,9 @@ const EVERY: Duration = Duration::from_secs(5);
 const SELDOM: Duration = Duration::from_secs(30);
 /// How many tries in a row may fail until it is asked seldom.
 const TRIES: u32 = 12;
-/// How many steps are asked at a time.
-const AT_A_TIME: usize = 16;
 /// The hundredths between two tellings.
 const STEP: u8 = 5;
 const MEGABYTE: u64 = 1_000_000;
-
-/// One rollout of a Deployment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rollout {
-    uid: Option<String>,
-    generation: Option<i64>,
-}
-
-impl Rollout {
-    /// The present rollout of `deployment`.
-    pub(super) fn of(deployment: &Deployed) -> Self {
-        Self {
-            uid: deployment.metadata.uid.clone(),
-            generation: deployment.metadata.generation,
-        }
-    }
-}
 
 /// What is known of a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -155,112 +130,60 @@ type Key = ObjectRef<ModelAPI>;
 /// What is known of the pulls of all ModelAPIs whose rollout goes on.
 #[derive(Debug)]
 pub(super) struct Pulls {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    entries: Mutex<HashMap<Key, Entry>>,
-    changed: mpsc::UnboundedSender<Key>,
+    asked: Asked<ModelAPI, Told>,
     seams: Seams,
-    permits: Semaphore,
-}
-
-#[derive(Debug)]
-struct Entry {
-    rollout: Rollout,
-    told: Told,
-    /// Ends with the entry.
-    _task: AbortOnDropHandle<()>,
 }
 
 impl Pulls {
     /// Nothing is known yet, and the stream of the ModelAPIs of whose pull there is news.
     pub(super) fn new(seams: Seams) -> (Self, impl Stream<Item = Key> + Send + 'static) {
-        let (changed, news) = mpsc::unbounded();
-        let inner = Inner {
-            entries: Mutex::default(),
-            changed,
-            seams,
-            permits: Semaphore::new(AT_A_TIME),
-        };
-        (
-            Self {
-                inner: Arc::new(inner),
-            },
-            news,
-        )
+        let (asked, news) = Asked::new();
+        (Self { asked, seams }, news)
     }
 
     /// What is known of the pull of this rollout, which from now on is asked for at `endpoint`.
     pub(super) fn told(&self, key: Key, rollout: Rollout, endpoint: String) -> Told {
-        let mut entries = self.inner.entries();
-        if let Some(entry) = entries.get(&key).filter(|entry| entry.rollout == rollout) {
-            return entry.told.clone();
-        }
-        let task = tokio::spawn(ask(Arc::downgrade(&self.inner), key.clone(), endpoint));
         // The step of an older pod may know what that of a newer one does not.
-        let told = entries.remove(&key).map(|entry| entry.told).unwrap_or_default();
-        entries.insert(
-            key,
-            Entry {
-                rollout,
-                told: told.clone(),
-                _task: AbortOnDropHandle::new(task),
-            },
-        );
+        let told = match self.asked.known(&key) {
+            Some((of, told)) if of == rollout => return told,
+            before => before.map(|(_, told)| told).unwrap_or_default(),
+        };
+        let seams = self.seams.clone();
+        self.asked
+            .ask(key, rollout, told.clone(), |asking| ask(asking, seams, endpoint));
         told
     }
 
     /// Asks no more of this ModelAPI.
     pub(super) fn forget(&self, key: &Key) {
-        self.inner.entries().remove(key);
+        self.asked.forget(key);
     }
 }
 
-impl Inner {
-    fn entries(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps what was told, and says so where it is news.
-    fn keep(&self, key: &Key, told: Told) {
-        let mut entries = self.entries();
-        let Some(entry) = entries.get_mut(key) else {
-            return;
-        };
-        if entry.told.is_news(&told) {
-            entry.told = told;
-            drop(entries);
-            // Nobody listens any more when the controller ends.
-            let _ = self.changed.unbounded_send(key.clone());
-        }
-    }
-}
-
-/// Asks until the entry, and this task with it, is dropped. The entries hold the task, so between two questions it
-/// does not hold them.
-async fn ask(inner: Weak<Inner>, key: Key, endpoint: String) {
+async fn ask(asking: Asking<ModelAPI, Told>, seams: Seams, endpoint: String) {
     let mut failures = 0;
-    while let Some(inner) = inner.upgrade() {
-        let answer = {
-            let Ok(_permit) = inner.permits.acquire().await else {
-                return;
-            };
-            progress(&endpoint, inner.seams.dialer.as_ref(), DEADLINE).await
-        };
+    while let Some(answer) = asking
+        .answer(progress(&endpoint, seams.dialer.as_ref(), DEADLINE))
+        .await
+    {
         match answer {
             Ok(progress) => {
                 failures = 0;
-                inner.keep(&key, Told::Progress(progress));
+                let told = Told::Progress(progress);
+                asking.tell(|known| {
+                    let is_news = known.is_news(&told);
+                    if is_news {
+                        *known = told;
+                    }
+                    is_news
+                });
             }
             // A pod that starts or ends does not answer; what was told before stays.
             Err(error) => {
                 failures += 1;
-                debug!(model_api = %key, %error, "its pull does not tell how far it is");
+                debug!(model_api = %asking.key, %error, "its pull does not tell how far it is");
             }
         }
-        drop(inner);
         sleep(if failures > TRIES { SELDOM } else { EVERY }).await;
     }
 }

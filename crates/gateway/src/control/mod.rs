@@ -124,11 +124,11 @@ async fn write(client: &Client, plan: Plan) -> bool {
         );
     }
     for (gateway, status) in plan.gateways {
-        let result = applier.apply_status(gateway.as_ref(), &status).await;
+        let result = applier.apply_status(gateway.as_ref(), &status).await.map(drop);
         told("Gateway", gateway.name_any(), result);
     }
     for (route, status) in plan.routes {
-        let result = applier.apply_status(route.as_ref(), &status).await;
+        let result = applier.apply_status(route.as_ref(), &status).await.map(drop);
         told("HTTPRoute", route.name_any(), result);
     }
     all

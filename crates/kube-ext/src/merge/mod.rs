@@ -33,13 +33,5 @@ pub fn merge_pod_spec(base: &Value, patch: &Value) -> Result<Value, MergeError> 
     object::merge_root(&schema::POD_SPEC, base, patch)
 }
 
-/// As [`merge_pod_spec`], for one container.
-///
-/// # Errors
-/// As there.
-pub fn merge_container(base: &Value, patch: &Value) -> Result<Value, MergeError> {
-    object::merge_root(&schema::CONTAINER, base, patch)
-}
-
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    merge_container, merge_pod_spec,
+    merge_pod_spec,
     schema::{Field, Object, OneOf, POD_SPEC},
 };
 
@@ -114,14 +114,6 @@ fn is_plain(value: &Value) -> bool {
         Value::Array(items) => items.iter().all(is_plain),
         _ => true,
     }
-}
-
-#[test]
-fn a_container_alone_is_merged_by_the_same_rules() {
-    let base = json!({"name": "a", "env": [{"name": "A", "value": "1"}]});
-    let patch = json!({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]});
-    let merged = merge_container(&base, &patch).unwrap();
-    assert_eq!(merged, json!({"name": "a", "env": patch["env"]}));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 
 use http::StatusCode;
 use kaos_apiserver::{Call, Fault};
-use kaos_testkit::Faults;
+use kaos_testkit::{Faults, Sent};
 use serde_json::{Value, json};
 
 use super::world::{World, condition, env, mock};
@@ -106,6 +106,66 @@ async fn lists_of_old_versions_are_caught_up_with() {
 async fn watches_that_break_off_are_opened_again() {
     let watch: Matches = |call| call.verb == "watch" && of_ours(call);
     an_agent_comes_up(Fault::DropWatch { after_events: 1 }, 30, watch).await;
+}
+
+/// Agents are not seen any more, from the moment that one was made; everything else is.
+async fn agents_unseen(faults: &Faults) -> World {
+    let breaks = Fault::DropWatch { after_events: 1 };
+    let broken = faults.inject(1, breaks, |call| {
+        call.verb == "watch" && call.resource == "agents"
+    });
+    let mut world = World::start_with_faults(faults.clone()).await;
+    world.start_node();
+    world.mock_models().await;
+    while broken.fired() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    world.stop_node();
+    let refusal = Fault::Error(StatusCode::SERVICE_UNAVAILABLE, "no more watches".to_owned());
+    let refused = faults.inject(usize::MAX, refusal, |call| {
+        call.resource == "agents" && ["list", "watch"].contains(&call.verb)
+    });
+    world
+        .spec("agents", "sam", json!({"modelAPI": "models", "model": "m"}))
+        .await;
+    world.phase("agents", "sam", "Pending").await;
+    while refused.fired() == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    world.calls().clear();
+    world.start_node();
+    world
+        .until("rolled out", "deployments", "agent-sam", |deployment| {
+            deployment["status"]["availableReplicas"] == 1
+        })
+        .await;
+    world
+}
+
+/// Requests of the controllers about the Agent itself.
+fn about_sam(world: &World) -> Vec<Sent> {
+    let mut calls = world.calls().all();
+    calls.retain(|call| call.path.contains("/agents/sam"));
+    calls
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_waits_for_what_the_last_one_wrote() {
+    let faults = Faults::default();
+    let world = agents_unseen(&faults).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(about_sam(&world), [], "the store is behind the first status");
+    faults.stop();
+    world.ready("agents", "sam").await;
+    let calls = about_sam(&world);
+    assert_eq!(calls.len(), 1, "{calls:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stays_behind_holds_nothing_up_for_ever() {
+    let faults = Faults::default();
+    let world = agents_unseen(&faults).await;
+    world.ready("agents", "sam").await;
 }
 
 #[tokio::test(start_paused = true)]

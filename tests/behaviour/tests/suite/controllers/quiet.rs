@@ -2,6 +2,7 @@
 
 use kaos_testkit::Sent;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::world::{World, condition, mock};
 
@@ -165,6 +166,7 @@ async fn an_agent_costs_at_most_three_writes_beyond_its_objects() {
     world.ready("modelapis", "models").await;
     world.calls().clear();
     let sam = json!({"modelAPI": "models", "model": "m"});
+    let started = Instant::now();
     world.spec("agents", "sam", sam).await;
     world
         .until(
@@ -184,7 +186,10 @@ async fn an_agent_costs_at_most_three_writes_beyond_its_objects() {
     let (own, objects): (Vec<&Sent>, Vec<&Sent>) =
         about.into_iter().partition(|call| call.path.contains("/agents/"));
     assert_eq!(objects.len(), 2, "a Service and a Deployment: {objects:#?}");
-    assert!(own.len() <= 3, "{own:#?}");
+    // That it rolls out, that it is ready, and the Deployment's last word. A rollout that takes long (on a machine
+    // with too much to do, say) has its figures told besides, once in ten seconds.
+    let most = 3 + started.elapsed().as_secs() / 10;
+    assert!(own.len() as u64 <= most, "{own:#?}");
 }
 
 #[tokio::test]

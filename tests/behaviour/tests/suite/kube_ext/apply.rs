@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use super::interposed::Interposed;
-use super::{US, child, data, foreign, owner};
+use super::{US, apply, child, data, foreign, owner};
 
 #[tokio::test]
 async fn what_is_not_there_is_made_and_what_is_as_wanted_is_left_alone() {
@@ -19,16 +19,18 @@ async fn what_is_not_there_is_made_and_what_is_as_wanted_is_left_alone() {
     let applier = Applier::new(client, US);
 
     let wanted = child(&api, &owner, &[("a", "1"), ("b", "2")]);
-    let made = applier.apply(&wanted).await.unwrap();
+    let made = apply(&applier, &wanted).await.unwrap();
     assert_eq!(data(&made), [("a", "1"), ("b", "2")]);
     assert_eq!(calls.writes().len(), 1);
 
     calls.clear();
-    let same = applier.apply(&wanted).await.unwrap();
+    let same = apply(&applier, &wanted).await.unwrap();
     assert_eq!(same.metadata.resource_version, made.metadata.resource_version);
     assert_eq!(calls.writes(), []);
 
-    let changed = applier.apply(&child(&api, &owner, &[("a", "2")])).await.unwrap();
+    let changed = apply(&applier, &child(&api, &owner, &[("a", "2")]))
+        .await
+        .unwrap();
     assert_eq!(data(&changed), [("a", "2")]);
     assert_eq!(changed.metadata.uid, made.metadata.uid);
     assert_eq!(calls.writes().len(), 1);
@@ -40,9 +42,11 @@ async fn an_object_of_somebody_else_is_reported_and_not_touched() {
     let owner = owner(&api).await;
     let maps = api.api::<ConfigMap>();
     let theirs = maps.create(&PostParams::default(), &foreign(&api)).await.unwrap();
-    let applied = Applier::new(api.client.clone(), US)
-        .apply(&child(&api, &owner, &[("a", "1")]))
-        .await;
+    let applied = apply(
+        &Applier::new(api.client.clone(), US),
+        &child(&api, &owner, &[("a", "1")]),
+    )
+    .await;
     assert_foreign(applied);
     assert_eq!(maps.get("child").await.unwrap(), theirs);
 }
@@ -56,9 +60,11 @@ async fn an_object_that_somebody_makes_after_the_look_is_not_touched() {
         let (maps, theirs) = (Api::<ConfigMap>::namespaced(client, &namespace), theirs.clone());
         async move { drop(maps.create(&PostParams::default(), &theirs).await.unwrap()) }
     });
-    let applied = Applier::new(interposed.client.clone(), US)
-        .apply(&child(&api, &owner, &[("a", "1")]))
-        .await;
+    let applied = apply(
+        &Applier::new(interposed.client.clone(), US),
+        &child(&api, &owner, &[("a", "1")]),
+    )
+    .await;
     assert_eq!(interposed.acted(), 1);
     assert_foreign(applied);
     let live = api.api::<ConfigMap>().get("child").await.unwrap();
@@ -78,10 +84,10 @@ async fn an_object_that_another_of_us_makes_after_the_look_is_ours() {
     let earlier = child(&api, &owner, &[("a", "0"), ("b", "0")]);
     let interposed = Interposed::before(Method::PATCH, 1, &api.client, move |client| {
         let earlier = earlier.clone();
-        async move { drop(Applier::new(client, US).apply(&earlier).await.unwrap()) }
+        async move { drop(apply(&Applier::new(client, US), &earlier).await.unwrap()) }
     });
     let wanted = child(&api, &owner, &[("a", "1")]);
-    let applied = Applier::new(interposed.client.clone(), US).apply(&wanted).await;
+    let applied = apply(&Applier::new(interposed.client.clone(), US), &wanted).await;
     assert_eq!(interposed.acted(), 1);
     assert_eq!(data(&applied.unwrap()), [("a", "1")]);
 }
@@ -91,7 +97,7 @@ async fn an_object_that_somebody_puts_in_the_place_of_ours_is_not_touched() {
     let api = TestApi::start().await;
     let owner = owner(&api).await;
     let ours = Applier::new(api.client.clone(), US);
-    ours.apply(&child(&api, &owner, &[("a", "1")])).await.unwrap();
+    apply(&ours, &child(&api, &owner, &[("a", "1")])).await.unwrap();
 
     let (namespace, theirs) = (api.namespace.clone(), foreign(&api));
     let interposed = Interposed::before(Method::PATCH, 1, &api.client, move |client| {
@@ -101,9 +107,11 @@ async fn an_object_that_somebody_puts_in_the_place_of_ours_is_not_touched() {
             maps.create(&PostParams::default(), &theirs).await.unwrap();
         }
     });
-    let applied = Applier::new(interposed.client.clone(), US)
-        .apply(&child(&api, &owner, &[("a", "2")]))
-        .await;
+    let applied = apply(
+        &Applier::new(interposed.client.clone(), US),
+        &child(&api, &owner, &[("a", "2")]),
+    )
+    .await;
     assert_eq!(interposed.acted(), 1);
     assert_foreign(applied);
     let live = api.api::<ConfigMap>().get("child").await.unwrap();
@@ -115,17 +123,19 @@ async fn an_object_that_somebody_deletes_after_the_look_is_made_anew() {
     let api = TestApi::start().await;
     let owner = owner(&api).await;
     let ours = Applier::new(api.client.clone(), US);
-    let before = ours.apply(&child(&api, &owner, &[("a", "1")])).await.unwrap();
+    let before = apply(&ours, &child(&api, &owner, &[("a", "1")])).await.unwrap();
 
     let namespace = api.namespace.clone();
     let interposed = Interposed::before(Method::PATCH, 1, &api.client, move |client| {
         let maps = Api::<ConfigMap>::namespaced(client, &namespace);
         async move { drop(maps.delete("child", &DeleteParams::default()).await.unwrap()) }
     });
-    let applied = Applier::new(interposed.client.clone(), US)
-        .apply(&child(&api, &owner, &[("a", "2")]))
-        .await
-        .unwrap();
+    let applied = apply(
+        &Applier::new(interposed.client.clone(), US),
+        &child(&api, &owner, &[("a", "2")]),
+    )
+    .await
+    .unwrap();
     assert_eq!(interposed.acted(), 1);
     assert_eq!(data(&applied), [("a", "2")]);
     assert_ne!(applied.metadata.uid, before.metadata.uid);
@@ -136,7 +146,7 @@ async fn an_object_that_somebody_always_deletes_is_given_up_on_for_now() {
     let api = TestApi::start().await;
     let owner = owner(&api).await;
     let ours = child(&api, &owner, &[("a", "1")]);
-    Applier::new(api.client.clone(), US).apply(&ours).await.unwrap();
+    apply(&Applier::new(api.client.clone(), US), &ours).await.unwrap();
     // Each time it is there when we look, and gone or another when we write.
     let namespace = api.namespace.clone();
     let interposed = Interposed::before(Method::PATCH, 10, &api.client, move |client| {
@@ -146,9 +156,11 @@ async fn an_object_that_somebody_always_deletes_is_given_up_on_for_now() {
             maps.create(&PostParams::default(), &ours).await.unwrap();
         }
     });
-    let applied = Applier::new(interposed.client.clone(), US)
-        .apply(&child(&api, &owner, &[("a", "2")]))
-        .await;
+    let applied = apply(
+        &Applier::new(interposed.client.clone(), US),
+        &child(&api, &owner, &[("a", "2")]),
+    )
+    .await;
     assert!(matches!(applied, Err(ApplyError::Api { .. })), "{applied:?}");
     assert_eq!(interposed.acted(), 5);
 }

@@ -6,7 +6,7 @@ use kaos_testkit::TestApi;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{US, owner};
+use super::{US, apply, owner};
 
 /// A pod in whose spec much can be said in more than one way.
 const POD: &str = r#"
@@ -103,15 +103,15 @@ async fn what_is_applied_in_another_form_is_applied_once() {
     let wanted = deployment(&api, POD).await;
     let (client, calls) = api.client_of_namespace().await;
     let applier = Applier::new(client.clone(), US);
-    applier.apply(&wanted).await.unwrap();
+    apply(&applier, &wanted).await.unwrap();
     for pass in 2..5 {
         calls.clear();
-        applier.apply(&wanted).await.unwrap();
+        apply(&applier, &wanted).await.unwrap();
         assert_eq!(calls.writes(), [], "pass {pass}");
     }
     // A restart: nothing is remembered.
     calls.clear();
-    Applier::new(client, US).apply(&wanted).await.unwrap();
+    apply(&Applier::new(client, US), &wanted).await.unwrap();
     assert_eq!(calls.writes(), []);
 }
 
@@ -121,13 +121,13 @@ async fn a_real_change_is_applied_after_any_number_of_quiet_passes() {
     let mut wanted = deployment(&api, POD).await;
     let applier = Applier::new(api.client.clone(), US);
     for _ in 0..3 {
-        applier.apply(&wanted).await.unwrap();
+        apply(&applier, &wanted).await.unwrap();
     }
     let pod = wanted.spec.template.spec.as_mut().unwrap();
     let requests = pod.containers[0].resources.as_mut().unwrap().requests.as_mut();
     requests.unwrap().get_mut("cpu").unwrap().0 = "0.75".to_owned();
     pod.containers[0].ports.as_mut().unwrap().remove(0);
-    let live = applier.apply(&wanted).await.unwrap();
+    let live = apply(&applier, &wanted).await.unwrap();
     let live = json!(live)["spec"]["template"]["spec"]["containers"][0].clone();
     let kept = live["resources"]["requests"]["cpu"].as_str().unwrap();
     assert!(matches!(kept, "750m" | "0.75"), "{live}");
@@ -142,11 +142,11 @@ async fn an_apply_that_changed_nothing_is_not_sent_again() {
     let applier = Applier::new(client, US);
     // The second shows that it changes nothing.
     for _ in 0..2 {
-        applier.apply(&wanted).await.unwrap();
+        apply(&applier, &wanted).await.unwrap();
     }
     for pass in 3..6 {
         calls.clear();
-        applier.apply(&wanted).await.unwrap();
+        apply(&applier, &wanted).await.unwrap();
         assert_eq!(calls.writes(), [], "pass {pass}");
     }
 
@@ -159,7 +159,7 @@ async fn an_apply_that_changed_nothing_is_not_sent_again() {
         .await
         .unwrap();
     calls.clear();
-    let live = applier.apply(&wanted).await.unwrap();
+    let live = apply(&applier, &wanted).await.unwrap();
     assert_eq!(calls.writes().len(), 1);
     let scheduler = live.spec.template.spec.unwrap().scheduler_name;
     assert_ne!(scheduler.as_deref(), Some("theirs"));

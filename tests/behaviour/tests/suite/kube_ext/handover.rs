@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::interposed::Interposed;
-use super::{US, child, data, owner};
+use super::{US, apply, child, data, owner};
 
 const BEFORE_US: &[&str] = &["before-us", "long-before-us"];
 
@@ -67,7 +67,7 @@ async fn what_a_predecessor_wrote_and_nobody_wants_goes_with_the_first_apply() {
     let (client, calls) = api.client_of_namespace().await;
     let applier = Applier::new(client, US).succeeding(BEFORE_US);
     let wanted = child(&api, &owner, &[("kept", "1"), ("new", "1")]);
-    let applied = applier.apply(&wanted).await.unwrap();
+    let applied = apply(&applier, &wanted).await.unwrap();
     assert_eq!(data(&applied), [("kept", "1"), ("new", "1"), ("somebodys", "1")]);
     assert_eq!(applied.metadata.uid, theirs.metadata.uid);
     let mut owners = managers(&applied);
@@ -76,7 +76,7 @@ async fn what_a_predecessor_wrote_and_nobody_wants_goes_with_the_first_apply() {
     assert_eq!(calls.writes().len(), 2, "{:?}", calls.writes());
 
     calls.clear();
-    applier.apply(&wanted).await.unwrap();
+    apply(&applier, &wanted).await.unwrap();
     assert_eq!(calls.writes(), []);
 }
 
@@ -86,7 +86,7 @@ async fn what_a_predecessor_writes_after_our_first_apply_stays_its_own() {
     let owner = owner(&api).await;
     let applier = Applier::new(api.client.clone(), US).succeeding(BEFORE_US);
     let wanted = child(&api, &owner, &[("a", "1")]);
-    applier.apply(&wanted).await.unwrap();
+    apply(&applier, &wanted).await.unwrap();
     change(
         api.client.clone(),
         &api.namespace,
@@ -94,7 +94,7 @@ async fn what_a_predecessor_writes_after_our_first_apply_stays_its_own() {
         json!({"theirs": "1"}),
     )
     .await;
-    let applied = applier.apply(&wanted).await.unwrap();
+    let applied = apply(&applier, &wanted).await.unwrap();
     assert_eq!(data(&applied), [("a", "1"), ("theirs", "1")]);
 }
 
@@ -103,10 +103,12 @@ async fn fields_are_not_taken_over_from_others_than_predecessors() {
     let api = TestApi::start().await;
     let owner = owner(&api).await;
     predecessors_child(&api, &owner).await;
-    let applied = Applier::new(api.client.clone(), US)
-        .apply(&child(&api, &owner, &[("kept", "1")]))
-        .await
-        .unwrap();
+    let applied = apply(
+        &Applier::new(api.client.clone(), US),
+        &child(&api, &owner, &[("kept", "1")]),
+    )
+    .await
+    .unwrap();
     assert_eq!(data(&applied), [("kept", "1"), ("old", "1")]);
 }
 
@@ -120,11 +122,12 @@ async fn a_handover_that_somebody_interrupts_starts_again() {
         let namespace = namespace.clone();
         async move { change(client, &namespace, "before-us", json!({"late": "1"})).await }
     });
-    let applied = Applier::new(interposed.client.clone(), US)
-        .succeeding(BEFORE_US)
-        .apply(&child(&api, &owner, &[("kept", "1")]))
-        .await
-        .unwrap();
+    let applied = apply(
+        &Applier::new(interposed.client.clone(), US).succeeding(BEFORE_US),
+        &child(&api, &owner, &[("kept", "1")]),
+    )
+    .await
+    .unwrap();
     assert_eq!(interposed.acted(), 1);
     assert_eq!(data(&applied), [("kept", "1")]);
 }
@@ -210,8 +213,7 @@ async fn a_deployment_that_is_taken_over_is_as_if_it_had_been_made_by_us() {
     let wanted = wanted_deployment(&api, &owner, "web");
     let taken_over = applied(&applier, &wanted).await;
     assert_eq!(taken_over.metadata.uid, theirs.metadata.uid);
-    let fresh = applier
-        .apply(&wanted_deployment(&api, &owner, "fresh"))
+    let fresh = apply(&applier, &wanted_deployment(&api, &owner, "fresh"))
         .await
         .unwrap();
     assert_eq!(taken_over.spec, fresh.spec);
@@ -220,7 +222,7 @@ async fn a_deployment_that_is_taken_over_is_as_if_it_had_been_made_by_us() {
     assert_eq!(hash(&taken_over), None);
 
     calls.clear();
-    applier.apply(&wanted).await.unwrap();
+    apply(&applier, &wanted).await.unwrap();
     assert_eq!(calls.writes(), []);
 }
 
@@ -248,5 +250,5 @@ async fn replicas_that_somebody_has_set_since_stay() {
 /// A real cluster's controllers write a new Deployment several times in its first moments, which a handover may
 /// meet more often than it looks again.
 async fn applied(applier: &Applier, wanted: &Deployment) -> Deployment {
-    eventually("it is applied", PATIENCE, async || applier.apply(wanted).await).await
+    eventually("it is applied", PATIENCE, async || apply(&applier, wanted).await).await
 }

@@ -10,11 +10,26 @@ mod watch;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kaos_kube_ext::{Applier, ApplyError, Fingerprint, Others};
 use kaos_testkit::TestApi;
+use kube::Resource;
 use kube::api::{ObjectMeta, PostParams};
+use kube::core::NamespaceResourceScope;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// The field manager under test.
 const US: &str = "us";
+
+/// As a controller applies whose store has the object otherwise than the last apply left it: it is looked at.
+async fn apply<K>(applier: &Applier, desired: &K) -> Result<K, ApplyError>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Serialize + DeserializeOwned,
+{
+    let other = Fingerprint::of(&ObjectMeta::default());
+    let applied = applier.apply(desired, Some(other), Others::Stay).await?;
+    Ok(applied.expect("what is looked at is returned"))
+}
 
 /// An object that can control others: on a real server, an owner that is not there has its objects deleted.
 async fn owner(api: &TestApi) -> OwnerReference {
