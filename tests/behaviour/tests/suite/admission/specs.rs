@@ -132,7 +132,7 @@ fn texts(name: &str, schema: &Value) -> BoxedStrategy<Value> {
     match usual(name) {
         [] => any.boxed(),
         usual => proptest::prop_oneof![
-            9 => select(usual).prop_map(Value::from),
+            19 => select(usual).prop_map(Value::from),
             1 => any,
         ]
         .boxed(),
