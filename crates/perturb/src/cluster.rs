@@ -1,19 +1,27 @@
 //! The cluster as its user sees it: beside the wire, never disturbed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use kaos_apiserver::{ApiServer, Body};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use tower::ServiceExt;
 
-use crate::mirror::{Key, Mirror, World};
+use crate::mirror::{Key, Mirror, World, revision};
 
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
+
+/// Enough for an event to come.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Who writes what a scenario says.
 pub(crate) const USER: &str = "user";
@@ -108,21 +116,40 @@ pub(crate) type Refused = (u16, String);
 pub struct Cluster {
     raw: Raw,
     kinds: Arc<BTreeMap<String, Kind>>,
+    definitions: Arc<BTreeMap<String, Value>>,
     mirror: Mirror,
     namespace: Arc<str>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The definitions that are not installed.
+    absent: BTreeSet<String>,
+    /// Revisions of what neither the controllers nor the user of the scenario did.
+    by_others: BTreeSet<u64>,
 }
 
 impl Cluster {
-    /// The cluster of a server with everything installed; `namespace` is that of objects that name none.
-    pub(crate) async fn open(server: ApiServer, namespace: &str) -> Self {
+    /// The cluster of a server, on which these definitions are installed; `namespace` is that of objects that name
+    /// none.
+    pub(crate) async fn open(server: ApiServer, definitions: &[Value], namespace: &str) -> Self {
         let raw = Raw(server);
+        for definition in definitions {
+            install(&raw, definition).await;
+        }
+        let named = definitions
+            .iter()
+            .map(|definition| (name_of(definition).to_owned(), definition.clone()));
         let kinds = discover(&raw).await;
         let mirror = Mirror::start(&raw, kinds.values().cloned());
         Self {
             raw,
             kinds: Arc::new(kinds),
+            definitions: Arc::new(named.collect()),
             mirror,
             namespace: namespace.into(),
+            state: Arc::default(),
         }
     }
 
@@ -149,6 +176,75 @@ impl Cluster {
         let patch = json!({ "status": status });
         let (code, answer) = self.raw.json("PATCH", &path, Some(MERGE), Some(&patch)).await;
         assert!(matches!(code, 200 | 404), "the status of {key}: {answer}");
+        if code == 200 {
+            self.state().by_others.insert(revision(&answer));
+        }
+    }
+
+    /// Revisions of changes by the surroundings, and of those that came with the end of a kind.
+    pub(crate) fn by_others(&self) -> BTreeSet<u64> {
+        self.state().by_others.clone()
+    }
+
+    /// Whether objects of this kind can be made now.
+    pub(crate) fn serves(&self, kind: &str) -> bool {
+        let state = self.state();
+        !state.absent.iter().any(|name| self.kind_of(name) == kind)
+    }
+
+    /// Installs and uninstalls until everything but these definitions is there.
+    pub(crate) async fn install_all_but(&self, absent: &[String]) {
+        for name in self.definitions.keys() {
+            match absent.contains(name) {
+                true => self.uninstall(name).await,
+                false => self.install(name).await,
+            }
+        }
+    }
+
+    /// Installs the definition of this name where it is not, and returns when its kind is served.
+    pub(crate) async fn install(&self, name: &str) {
+        if self.state().absent.remove(name) {
+            install(&self.raw, self.definition(name)).await;
+            self.mirror.follow(&self.raw, self.kind(self.kind_of(name)));
+        }
+    }
+
+    /// Deletes the definition of this name where it is there, and returns when its objects are gone and its kind is
+    /// served no longer.
+    pub(crate) async fn uninstall(&self, name: &str) {
+        const ROUNDS: usize = 1_000;
+        if !self.state().absent.insert(name.to_owned()) {
+            return;
+        }
+        let kind = self.kind(self.kind_of(name));
+        let before = self.mirror.news().borrow().to_owned();
+        self.raw.json("DELETE", &definition_path(name), None, None).await;
+        for _ in 0..ROUNDS {
+            let (code, _) = self.raw.json("GET", &kind.all(), None, None).await;
+            sleep(MOMENT).await;
+            if code == 404 {
+                let gone = self.mirror.gone_since(before, &kind.kind);
+                self.state().by_others.extend(gone);
+                return;
+            }
+        }
+        panic!("the definition {name} cannot be deleted");
+    }
+
+    fn definition(&self, name: &str) -> &Value {
+        let found = self.definitions.get(name);
+        found.unwrap_or_else(|| panic!("{name} is not among the definitions of the subject"))
+    }
+
+    /// The kind that a definition defines.
+    fn kind_of(&self, definition: &str) -> &str {
+        let kind = &self.definition(definition)["spec"]["names"]["kind"];
+        kind.as_str().unwrap_or_default()
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The key with the namespace that is meant where none is said.
@@ -244,13 +340,18 @@ async fn discover(raw: &Raw) -> BTreeMap<String, Kind> {
     kinds
 }
 
+fn name_of(definition: &Value) -> &str {
+    definition["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn definition_path(name: &str) -> String {
+    format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+}
+
 /// Installs a definition and returns when its kind is served.
-pub(crate) async fn install(server: &ApiServer, definition: &Value) {
-    let raw = Raw(server.clone());
-    let name = definition["metadata"]["name"].as_str().unwrap_or_default();
-    let path = format!(
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager={USER}&force=true"
-    );
+async fn install(raw: &Raw, definition: &Value) {
+    let name = name_of(definition);
+    let path = format!("{}?fieldManager={USER}&force=true", definition_path(name));
     let mut definition = definition.clone();
     definition["apiVersion"] = json!("apiextensions.k8s.io/v1");
     definition["kind"] = json!("CustomResourceDefinition");

@@ -167,7 +167,7 @@ fn foreign(run: &Run) -> Option<Violation> {
     let touched: Vec<String> = run
         .history
         .iter()
-        .filter(|change| run.foreign.contains(&change.key))
+        .filter(|change| run.foreign.contains(&change.key) && !run.by_others.contains(&change.revision))
         .map(|change| {
             let before = change.before.as_deref().unwrap_or(&Value::Null);
             match &change.after {

@@ -59,10 +59,7 @@ impl Lab {
             faults: None,
         };
         let server = ApiServer::open(options).await.expect("a server in memory opens");
-        for definition in &subject.definitions {
-            cluster::install(&server, definition).await;
-        }
-        let cluster = Cluster::open(server.clone(), &subject.namespace).await;
+        let cluster = Cluster::open(server.clone(), &subject.definitions, &subject.namespace).await;
         let mut namespaces = BTreeSet::from([subject.namespace.clone()]);
         let named = subject.fixed.iter().map(|object| Key::of(object).namespace);
         namespaces.extend(named.filter(|namespace| !namespace.is_empty()));
@@ -106,6 +103,7 @@ impl Lab {
     /// Runs a case, from nothing to its end.
     pub(crate) async fn run(&self, plan: &Plan<'_>) -> Run {
         self.clean().await;
+        self.cluster.install_all_but(&plan.scenario.absent).await;
         panics::take();
         let mut running = Running::new(self, plan);
         running.prepare().await;
@@ -173,6 +171,9 @@ impl<'a> Running<'a> {
         self.surroundings = Some(tokio::spawn(surroundings).abort_handle());
         let bystanders = self.plan.bystanders.iter();
         for object in self.plan.scenario.foreign.iter().chain(bystanders) {
+            if !self.cluster().serves(&Key::of(object).kind) {
+                continue;
+            }
             let object = must(self.apply_foreign(object).await);
             self.foreign.insert(Key::of(&object));
         }
@@ -320,13 +321,23 @@ impl<'a> Running<'a> {
                             patch,
                         });
                     }
-                    must(self.cluster().merge(&key, patch, USER).await);
+                    let live = self.cluster().world().get(&key).cloned().unwrap_or_default();
+                    let merged = self.cluster().merge(&key, patch, USER).await;
+                    must(self.changing(&key, &live, merged));
                 }
                 Step::Delete(key) => {
                     let key = self.cluster().full(key);
                     let live = self.cluster().world().get(&key).map(as_given);
                     undo.extend(live.map(|object| Step::Apply(vec![object])));
                     must(self.cluster().delete(&key).await);
+                }
+                Step::Install(definition) => {
+                    self.cluster().install(definition).await;
+                    undo.push(Step::Uninstall(definition.clone()));
+                }
+                Step::Uninstall(definition) => {
+                    self.cluster().uninstall(definition).await;
+                    undo.push(Step::Install(definition.clone()));
                 }
                 Step::Revert => {}
             }
@@ -538,6 +549,7 @@ impl<'a> Running<'a> {
             managers: self.board.managers(),
             users: self.users,
             foreign: self.foreign,
+            by_others: self.lab.cluster.by_others(),
             base: self.lab.base.clone(),
             violations: self.violations,
             phases: self.phases,

@@ -166,9 +166,29 @@ impl Mirror {
             news,
         };
         for kind in kinds {
-            tokio::spawn(follow(raw.clone(), kind, mirror.inner.clone()));
+            mirror.follow(raw, &kind);
         }
         mirror
+    }
+
+    /// Mirrors a kind from now on, until it is served no longer.
+    pub(crate) fn follow(&self, raw: &Raw, kind: &Kind) {
+        tokio::spawn(follow(raw.clone(), kind.clone(), self.inner.clone()));
+    }
+
+    /// Revisions at which objects of a kind went since there had been `count` changes.
+    pub(crate) fn gone_since(&self, count: u64, kind: &str) -> Vec<u64> {
+        let inner = self.lock();
+        let new = inner.news.borrow().saturating_sub(count);
+        let old = inner
+            .history
+            .len()
+            .saturating_sub(usize::try_from(new).unwrap_or_default());
+        let since = inner.history[old..].iter();
+        since
+            .filter(|change| change.after.is_none() && change.key.kind == kind)
+            .map(|change| change.revision)
+            .collect()
     }
 
     /// The world now.
@@ -248,7 +268,8 @@ fn note(inner: &Mutex<Inner>, event: &str, object: Value) {
     inner.news.send_modify(|count| *count += 1);
 }
 
-fn revision(object: &Value) -> u64 {
+/// The version of an object as a number: they grow with each change of anything.
+pub(crate) fn revision(object: &Value) -> u64 {
     let text = object["metadata"]["resourceVersion"].as_str();
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }

@@ -49,9 +49,6 @@ fn object_of(object: &Value, names: &Names, managers: &BTreeSet<String>) -> Valu
     }
     if let Some(status) = normal.get_mut("status") {
         relate(status, generation);
-        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-            relate(condition, generation);
-        }
     }
     if normal["kind"] == "Service" {
         allocated(&mut normal["spec"]);
@@ -59,14 +56,20 @@ fn object_of(object: &Value, names: &Names, managers: &BTreeSet<String>) -> Valu
     normal
 }
 
-/// Says of a generation whether it is the present one.
+/// Says of each generation in a status whether it is the present one.
 fn relate(part: &mut Value, generation: &Value) {
-    if let Some(observed) = part.get_mut("observedGeneration") {
-        *observed = Value::from(if observed == generation {
-            "present"
-        } else {
-            "older"
-        });
+    match part {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match name.as_str() {
+                    "observedGeneration" if field == generation => *field = "present".into(),
+                    "observedGeneration" => *field = "older".into(),
+                    _ => relate(field, generation),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| relate(item, generation)),
+        _ => {}
     }
 }
 

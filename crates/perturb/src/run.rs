@@ -72,6 +72,8 @@ pub(crate) struct Run {
     pub(crate) users: BTreeSet<Key>,
     /// Objects that nobody may touch.
     pub(crate) foreign: BTreeSet<Key>,
+    /// Revisions of changes that neither the controllers nor the user made.
+    pub(crate) by_others: BTreeSet<u64>,
     /// Objects that are not part of any case.
     pub(crate) base: BTreeSet<Key>,
     /// What was wrong at once, without comparison.

@@ -9,12 +9,14 @@ use crate::{Fault, Key, Scenario, Tamper, Through, WatchFault, WriteFault, edit,
 /// How many of the cases of a scenario are run.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Before and after how many writes the controllers crash.
+    /// How many crashes before or after a write.
     pub crashes: usize,
-    /// How many writes are answered in each wrong way.
+    /// How many wrong answers to a write.
     pub answers: usize,
     /// How many faults of watches.
     pub watches: usize,
+    /// How many steps the controllers are away during.
+    pub away: usize,
     /// How many tamperings with fields in embedded core types, and as many with others.
     pub fields: usize,
 }
@@ -25,6 +27,7 @@ impl Sample {
         crashes: usize::MAX,
         answers: usize::MAX,
         watches: usize::MAX,
+        away: usize::MAX,
         fields: usize::MAX,
     };
 }
@@ -73,30 +76,24 @@ pub(crate) fn faults_of(
     sample: Sample,
     random: &mut ChaCha8Rng,
 ) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    let writes: Vec<_> = run.sent.iter().filter(|sent| sent.writes).collect();
-    let writes: Vec<_> = writes
-        .iter()
-        .filter_map(|sent| Some((sent.step?, sent)))
-        .collect();
-    let crashes = choose(writes.len(), sample.crashes, random);
-    let answers = choose(writes.len(), sample.answers, random);
-    for (number, (step, sent)) in writes.iter().enumerate() {
+    let writes = run.sent.iter().filter(|sent| sent.writes);
+    let (mut crashes, mut answers) = (Vec::new(), Vec::new());
+    for (step, sent) in writes.filter_map(|sent| Some((sent.step?, sent))) {
         for how in WriteFault::ALL {
-            let chosen = match how {
-                WriteFault::CrashBefore | WriteFault::CrashAfter => &crashes,
-                _ => &answers,
+            let of_its_sort = match how {
+                WriteFault::CrashBefore | WriteFault::CrashAfter => &mut crashes,
+                _ => &mut answers,
             };
-            if chosen.binary_search(&number).is_ok() {
-                faults.push(Fault::Write {
-                    step: *step,
-                    write: sent.what.clone(),
-                    nth: sent.nth,
-                    how,
-                });
-            }
+            of_its_sort.push(Fault::Write {
+                step,
+                write: sent.what.clone(),
+                nth: sent.nth,
+                how,
+            });
         }
     }
+    let mut faults = pick(crashes, sample.crashes, random);
+    faults.extend(pick(answers, sample.answers, random));
     let watches: Vec<Fault> = run
         .watches
         .iter()
@@ -113,7 +110,8 @@ pub(crate) fn faults_of(
         })
         .collect();
     faults.extend(pick(watches, sample.watches, random));
-    faults.extend((0..scenario.steps.len()).map(|step| Fault::Away { step }));
+    let away = (0..scenario.steps.len()).map(|step| Fault::Away { step });
+    faults.extend(pick(away.collect(), sample.away, random));
     faults.extend(
         scenario
             .steps

@@ -11,6 +11,9 @@ use crate::{Fault, mirror::Key};
 pub struct Scenario {
     /// What it shows.
     pub name: String,
+    /// Definitions of the subject, by name, that are not installed at first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
     /// Objects of the user that are there and settled before anything goes wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<Value>,
@@ -39,6 +42,10 @@ pub enum Step {
     },
     /// Deletes an object.
     Delete(Key),
+    /// Installs a definition of the subject, by name.
+    Install(String),
+    /// Deletes a definition of the subject, by name, and with it all objects of its kind.
+    Uninstall(String),
     /// Takes back the step before.
     Revert,
 }

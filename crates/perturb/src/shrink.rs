@@ -107,6 +107,6 @@ fn is_changed(scenario: &Scenario, object: &Value) -> bool {
         Step::Merge { object: key, .. } | Step::Delete(key) => {
             (&key.kind, &key.name) == (&there.kind, &there.name)
         }
-        Step::Apply(_) | Step::Revert => false,
+        Step::Apply(_) | Step::Install(_) | Step::Uninstall(_) | Step::Revert => false,
     })
 }

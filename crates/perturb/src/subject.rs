@@ -27,7 +27,7 @@ pub struct Subject {
     pub name: String,
     /// The namespace of every object of a scenario that names none.
     pub namespace: String,
-    /// CustomResourceDefinitions, installed once.
+    /// CustomResourceDefinitions. They are installed, unless a scenario says otherwise.
     pub definitions: Vec<Value>,
     /// Objects that every scenario finds.
     pub fixed: Vec<Value>,

@@ -18,6 +18,7 @@ mod calls;
 mod crds;
 mod eventually;
 mod faults;
+mod gateway_api;
 mod pods;
 mod raw;
 
@@ -26,5 +27,6 @@ pub use calls::{Calls, Sent};
 pub use crds::{SharedKind, install_crd, install_crds};
 pub use eventually::{PATIENCE, eventually};
 pub use faults::{Faults, Injection};
+pub use gateway_api::{brief_gateway_api, install_gateway_api};
 pub use pods::{KeptReady, keep_pods_ready, mark_pods_ready};
 pub use raw::{RawBody, Watch};

@@ -41,15 +41,24 @@ pub(crate) enum Mistake {
     NeverWaits,
     /// Waits for a finalizer's work that it forgets when it is stopped.
     ForgetsItsFinalizer,
+    /// Waits for a kind that need not be installed, and asks for it again and again.
+    NeedsAnotherKind,
 }
 
+/// The definition of the kind without which all but one can do.
+pub(crate) const GADGETS: &str = "gadgets.example.com";
+
 fn widgets() -> ApiResource {
+    resource("Widget")
+}
+
+fn resource(kind: &str) -> ApiResource {
     ApiResource {
         group: "example.com".into(),
         version: "v1".into(),
         api_version: "example.com/v1".into(),
-        kind: "Widget".into(),
-        plural: "widgets".into(),
+        kind: kind.into(),
+        plural: format!("{}s", kind.to_lowercase()),
     }
 }
 
@@ -61,7 +70,7 @@ pub(crate) fn subject(mistake: Mistake) -> Arc<Subject> {
     Arc::new(Subject {
         name: format!("toy: {mistake:?}"),
         namespace: "work".to_owned(),
-        definitions: vec![definition()],
+        definitions: vec![definition(&resource("Gadget")), definition(&widgets())],
         fixed: Vec::new(),
         primaries: vec!["Widget".to_owned()],
         start: Arc::new(move |client, _, _| Box::pin(run(client, mistake))),
@@ -88,13 +97,14 @@ fn ready(widget: &Value, world: &World) -> Result<(), String> {
     }
 }
 
-fn definition() -> Value {
+fn definition(resource: &ApiResource) -> Value {
+    let ApiResource { kind, plural, .. } = resource;
     json!({
-        "metadata": {"name": "widgets.example.com"},
+        "metadata": {"name": format!("{plural}.example.com")},
         "spec": {
             "group": "example.com",
             "scope": "Namespaced",
-            "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
+            "names": {"kind": kind, "plural": plural},
             "versions": [{
                 "name": "v1", "served": true, "storage": true,
                 "subresources": {"status": {}},
@@ -128,12 +138,21 @@ async fn run(client: Client, mistake: Mistake) {
         }
         while let Err(error) = pass(&client, mistake).await {
             assert!(mistake != Mistake::StopsAtAnError, "cannot go on: {error}");
-            sleep(RETRY).await;
+            sleep(if mistake == Mistake::NeedsAnotherKind {
+                RETRY / 20
+            } else {
+                RETRY
+            })
+            .await;
         }
     }
 }
 
 async fn pass(client: &Client, mistake: Mistake) -> kube::Result<()> {
+    if mistake == Mistake::NeedsAnotherKind {
+        let gadgets: Api<DynamicObject> = Api::all_with(client.clone(), &resource("Gadget"));
+        gadgets.list(&ListParams::default()).await?;
+    }
     let all: Api<DynamicObject> = Api::all_with(client.clone(), &widgets());
     for widget in all.list(&ListParams::default()).await? {
         one(client, &widget, mistake).await?;

@@ -9,7 +9,7 @@ use kaos_perturb::{
 };
 use serde_json::{Value, json};
 
-use super::toy::{Mistake, subject};
+use super::toy::{GADGETS, Mistake, subject};
 
 fn widget(name: &str, text: &str) -> Value {
     json!({
@@ -24,6 +24,7 @@ fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario {
             name: "made".to_owned(),
+            absent: Vec::new(),
             before: vec![widget("b", "there")],
             foreign: Vec::new(),
             steps: vec![Step::Apply(vec![widget("a", "text")])],
@@ -31,6 +32,7 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "changed".to_owned(),
+            absent: Vec::new(),
             before: vec![widget("a", "text")],
             foreign: Vec::new(),
             steps: vec![
@@ -44,6 +46,7 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "deleted".to_owned(),
+            absent: Vec::new(),
             before: vec![widget("a", "text")],
             foreign: Vec::new(),
             steps: vec![Step::Delete(key)],
@@ -52,21 +55,24 @@ fn scenarios() -> Vec<Scenario> {
     ]
 }
 
+/// The undisturbed run, and a restart.
+const FEW: Sample = Sample {
+    crashes: 0,
+    answers: 0,
+    watches: 0,
+    away: 0,
+    fields: 0,
+};
+
 fn outcomes(mistake: Mistake) -> Vec<Outcome> {
     outcomes_of(mistake, scenarios(), Sample::ALL)
 }
 
 /// The undisturbed run of the first scenario, and little else: of a mistake that shows at once and costs time.
 fn briefly(mistake: Mistake) -> Vec<Outcome> {
-    let none = Sample {
-        crashes: 0,
-        answers: 0,
-        watches: 0,
-        fields: 0,
-    };
     let mut scenarios = scenarios();
     scenarios.truncate(1);
-    outcomes_of(mistake, scenarios, none)
+    outcomes_of(mistake, scenarios, FEW)
 }
 
 fn outcomes_of(mistake: Mistake, scenarios: Vec<Scenario>, sample: Sample) -> Vec<Outcome> {
@@ -180,6 +186,69 @@ fn what_an_edit_leaves_behind_is_found_by_its_revert() {
 #[test]
 fn a_deletion_that_a_crash_can_stop_for_good_is_found() {
     assert!(found(Mistake::ForgetsItsFinalizer).contains(&Oracle::CrashSafeDeletion));
+}
+
+/// A scenario around a kind that need not be installed.
+fn with_gadgets(absent: &[&str], steps: Vec<Step>) -> Scenario {
+    Scenario {
+        name: "gadgets".to_owned(),
+        absent: absent.iter().map(|&name| name.to_owned()).collect(),
+        before: vec![widget("a", "text")],
+        foreign: Vec::new(),
+        steps,
+        tamper: false,
+    }
+}
+
+fn gadget() -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"text": "t"}})
+}
+
+#[test]
+fn a_kind_comes_and_goes_with_its_objects() {
+    let steps = vec![
+        Step::Install(GADGETS.to_owned()),
+        Step::Apply(vec![gadget()]),
+        Step::Uninstall(GADGETS.to_owned()),
+        Step::Revert,
+    ];
+    let case = Case {
+        scenario: with_gadgets(&[GADGETS], steps),
+        fault: None,
+    };
+    let (trace, violations) = replay(&subject(Mistake::None), &case);
+    for part in ["Gadget/work/g appears", "Gadget/work/g is gone"] {
+        assert!(trace.contains(part), "{trace}");
+    }
+    // The kind is back, and its objects are not.
+    let left: Vec<_> = violations
+        .iter()
+        .filter(|violation| violation.oracle != Oracle::RevertRestores)
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(violations.len(), 1, "{violations:?}");
+}
+
+#[test]
+fn a_controller_that_cannot_do_without_a_kind_is_found_when_it_goes() {
+    let steps = vec![
+        Step::Uninstall(GADGETS.to_owned()),
+        Step::Apply(vec![widget("b", "text")]),
+    ];
+    let scenarios = vec![with_gadgets(&[], steps)];
+    let right = outcomes_of(Mistake::None, scenarios.clone(), Sample::ALL);
+    assert!(
+        right[0].failures.is_empty() && right[0].fired > 0,
+        "{:#?}",
+        right[0]
+    );
+    // It asks again and again.
+    let wrong = outcomes_of(Mistake::NeedsAnotherKind, scenarios, FEW);
+    let oracles: Vec<_> = wrong[0].failures.iter().map(|failure| &failure.oracles).collect();
+    assert!(
+        oracles.iter().any(|found| found.contains(&Oracle::HotLoop)),
+        "{oracles:?}"
+    );
 }
 
 #[test]

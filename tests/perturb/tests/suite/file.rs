@@ -4,9 +4,17 @@ use kaos_perturb::{Key, Scenario, Step};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 5] = [
     ("ModelAPI", include_str!("../../scenarios/model-api.yaml")),
     ("MCPServer", include_str!("../../scenarios/mcp-server.yaml")),
+    (
+        "hosted ModelAPI",
+        include_str!("../../scenarios/model-api-hosted.yaml"),
+    ),
+    (
+        "older MCPServer",
+        include_str!("../../scenarios/mcp-server-older.yaml"),
+    ),
     ("Agent", include_str!("../../scenarios/agent.yaml")),
 ];
 
@@ -37,6 +45,9 @@ struct Written {
     /// Nothing is there before.
     #[serde(default)]
     bare: bool,
+    /// Definitions that are not installed at first.
+    #[serde(default)]
+    absent: Vec<String>,
     /// What is there besides.
     #[serde(default)]
     before: Vec<Value>,
@@ -54,6 +65,8 @@ enum WrittenStep {
     Apply(Vec<Value>),
     Merge { object: Key, patch: Value },
     Delete(Key),
+    Install(String),
+    Uninstall(String),
     Revert,
 }
 
@@ -71,6 +84,7 @@ fn read(kind: &str, text: &str) -> Vec<Scenario> {
     let key = Key::of(&file.object);
     let fields = file.fields.iter().map(|patch| Scenario {
         name: format!("{kind}: {} and back", brief(patch)),
+        absent: Vec::new(),
         before: file.all(),
         foreign: Vec::new(),
         steps: vec![
@@ -91,6 +105,7 @@ fn read(kind: &str, text: &str) -> Vec<Scenario> {
         before.extend(written.before.iter().cloned());
         Scenario {
             name: format!("{kind}: {}", written.name),
+            absent: written.absent.clone(),
             before,
             foreign: written.foreign.clone(),
             steps: written.steps.iter().map(|step| file.step(step)).collect(),
@@ -115,6 +130,8 @@ impl File {
                 patch: patch.clone(),
             },
             WrittenStep::Delete(key) => Step::Delete(key.clone()),
+            WrittenStep::Install(definition) => Step::Install(definition.clone()),
+            WrittenStep::Uninstall(definition) => Step::Uninstall(definition.clone()),
             WrittenStep::Revert => Step::Revert,
         }
     }

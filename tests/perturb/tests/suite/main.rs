@@ -11,6 +11,7 @@
     reason = "only tests are here, and what goes wrong in them fails the test with a message"
 )]
 
+mod fields;
 mod file;
 mod ready;
 mod report;
@@ -26,9 +27,10 @@ use kaos_perturb::{
 
 /// What fits every run: a few minutes. All cases together take about five times as long.
 const SAMPLE: Sample = Sample {
-    crashes: 3,
-    answers: 1,
-    watches: 4,
+    crashes: 2,
+    answers: 2,
+    watches: 2,
+    away: 1,
     fields: 10,
 };
 
@@ -46,6 +48,8 @@ fn main() -> ExitCode {
         .filter(|word| !word.starts_with('-'))
         .collect();
     let mut scenarios = file::scenarios();
+    let missing = fields::missing(&scenarios);
+    assert!(missing.is_empty(), "{missing:#?}");
     scenarios.retain(|scenario| {
         words.is_empty() || words.iter().any(|word| scenario.name.contains(word.as_str()))
     });

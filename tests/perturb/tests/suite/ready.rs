@@ -1,10 +1,11 @@
 //! When an Agent, ModelAPI or MCPServer may say that it is ready.
 
+use kaos_api::names::Kind;
 use kaos_perturb::{Key, World, surroundings};
 use serde_json::Value;
 
-/// Its Deployment runs the present template, and what it refers to is ready. A status of an older generation
-/// says so itself, and promises nothing.
+/// Its Deployment runs the present template, and what it refers to is ready. Where it says that the Gateway has taken
+/// its route, that is so. A status of an older generation says so itself, and promises nothing.
 pub(crate) fn rule(object: &Value, world: &World) -> Result<(), String> {
     if !claims(object) {
         return Ok(());
@@ -52,7 +53,38 @@ pub(crate) fn rule(object: &Value, world: &World) -> Result<(), String> {
             _ => {}
         }
     }
-    Ok(())
+    route(object, &key, world)
+}
+
+/// Its route is there, and the Gateway has taken it as it is, where the object says so.
+fn route(object: &Value, key: &Key, world: &World) -> Result<(), String> {
+    let is_true = |conditions: &Value, type_: &str, generation: &Value| {
+        let mut conditions = conditions.as_array().into_iter().flatten();
+        conditions.any(|condition| {
+            condition["type"] == type_
+                && condition["status"] == "True"
+                && condition["observedGeneration"] == *generation
+        })
+    };
+    let generation = &object["metadata"]["generation"];
+    if !is_true(&object["status"]["conditions"], "RouteAccepted", generation) {
+        return Ok(());
+    }
+    let kind = match key.kind.as_str() {
+        "Agent" => Kind::Agent,
+        "ModelAPI" => Kind::ModelApi,
+        _ => Kind::McpServer,
+    };
+    let key = Key::new("HTTPRoute", &key.namespace, &kind.route(&key.name));
+    let Some(route) = world.get(&key) else {
+        return Err(format!("{key} is not there, which it says is accepted"));
+    };
+    let (said, generation) = (&route["status"]["parents"][0], &route["metadata"]["generation"]);
+    let mut needed = ["Accepted", "ResolvedRefs"].into_iter();
+    match needed.find(|type_| !is_true(&said["conditions"], type_, generation)) {
+        Some(type_) => Err(format!("{type_} of {key} is not True: {said}")),
+        None => Ok(()),
+    }
 }
 
 /// Whether it says that its present generation is ready.

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kaos_api::names;
-use kaos_controllers::{Config, ConfigMapRef, Images, RoleImage, Runtime, TelemetryDefaults};
+use kaos_controllers::{
+    Config, ConfigMapRef, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults,
+};
 use kaos_perturb::{Limits, Subject, surroundings};
 use serde_json::json;
 
@@ -16,7 +18,13 @@ const SYSTEM: &str = "kaos-system";
 pub(crate) fn controllers() -> Arc<Subject> {
     // The client that asks for tools wants one, though nothing here is encrypted.
     kaos_telemetry::install_crypto_provider();
-    let definitions = kaos_api::crds();
+    let mut definitions = kaos_api::crds();
+    // The Gateways themselves are the business of whoever serves them.
+    definitions.extend(
+        kaos_testkit::brief_gateway_api()
+            .into_iter()
+            .filter(|definition| definition.spec.names.kind == "HTTPRoute"),
+    );
     Arc::new(Subject {
         name: "the controllers".to_owned(),
         namespace: "work".to_owned(),
@@ -36,7 +44,13 @@ pub(crate) fn controllers() -> Arc<Subject> {
                     .expect("the kinds are installed");
             })
         }),
-        surroundings: Arc::new(|cluster, seams| Box::pin(surroundings::rollouts(cluster, seams))),
+        surroundings: Arc::new(|cluster, seams| {
+            let rollouts = surroundings::rollouts(cluster.clone(), seams.clone());
+            let routes = surroundings::routes(cluster, seams);
+            Box::pin(async move {
+                tokio::join!(rollouts, routes);
+            })
+        }),
         ready: Arc::new(ready::rule),
         limits: Limits::default(),
     })
@@ -85,6 +99,10 @@ fn config() -> Config {
         cluster_domain: "cluster.local".to_owned(),
         log_level: "INFO".to_owned(),
         telemetry: TelemetryDefaults::default(),
-        gateway: None,
+        gateway: Some(Gateway {
+            name: "gate".to_owned(),
+            namespace: SYSTEM.to_owned(),
+            timeouts: RouteTimeouts::default(),
+        }),
     }
 }

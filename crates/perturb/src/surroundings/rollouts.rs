@@ -1,14 +1,10 @@
-//! The rest of the cluster, as far as controllers notice it.
-
-use std::time::Duration;
+//! Deployments whose pods come to run.
 
 use kaos_seams::Seams;
 use serde_json::{Value, json};
 
+use super::statuses;
 use crate::Cluster;
-
-/// How long each stage of a rollout takes.
-const STAGE: Duration = Duration::from_secs(1);
 
 /// An image with this in its name never becomes ready.
 pub const BROKEN: &str = "broken";
@@ -18,30 +14,10 @@ pub const BROKEN: &str = "broken";
 ///
 /// A Deployment with a [`BROKEN`] image stays in the first stage.
 pub async fn rollouts(cluster: Cluster, seams: Seams) {
-    let mut news = cluster.news();
-    loop {
-        tokio::time::sleep(STAGE).await;
-        news.borrow_and_update();
-        let now = to_the_second(&seams);
-        let mut changed = false;
-        for (key, deployment) in cluster.world().of_kind("Deployment") {
-            if let Some(status) = next(deployment, &now) {
-                cluster.merge_status(key, status).await;
-                changed = true;
-            }
-        }
-        if !changed && news.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// A time as objects carry it: to the second.
-fn to_the_second(seams: &Seams) -> String {
-    let now = seams.clock.now();
-    jiff::Timestamp::from_second(now.as_second())
-        .unwrap_or(now)
-        .to_string()
+    statuses(cluster, seams, "Deployment", |deployment, _, now| {
+        next(deployment, now)
+    })
+    .await;
 }
 
 /// The next stage of a rollout, or nothing where it is complete.
