@@ -20,11 +20,8 @@ const IMAGE: &str = "kaos";
 const TOOLS_IMAGE: &str = "kaos-tools";
 /// LiteLLM's own image, for which this program stands, too.
 const LITELLM_IMAGE: &str = "ghcr.io/berriai/litellm:main-stable";
-/// Ollama's own image, which stands for the Ollama of this machine, and those of the interpreters that packages
-/// need, which stand for none.
+/// Ollama's own image, which stands for the Ollama of this machine.
 const OLLAMA_IMAGE: &str = "ollama/ollama:latest";
-const PYTHON_IMAGE: &str = "python:3.13-slim";
-const NODE_IMAGE: &str = "node:24-slim";
 
 /// The Gateway that the local gateway serves, in [`CONTROL_NAMESPACE`].
 pub const GATEWAY: &str = "kaos-gateway";
@@ -52,6 +49,13 @@ pub fn controllers_config(log_level: &str) -> Config {
         required_env: words(&["MCP_TOOLS_STRING"]),
         ..Runtime::default()
     };
+    let stdio = Runtime {
+        image: image(TOOLS_IMAGE),
+        args: words(&["serve", "bridge"]),
+        params_env_var: Some("MCP_COMMAND".to_owned()),
+        required_env: words(&["MCP_COMMAND"]),
+        ..Runtime::default()
+    };
     Config {
         images: Images {
             agent: role(image(IMAGE), &["serve", "agent"]),
@@ -59,10 +63,10 @@ pub fn controllers_config(log_level: &str) -> Config {
             native_proxy: role(image(IMAGE), &["serve", "proxy"]),
             ollama: foreign(OLLAMA_IMAGE),
             model_pull: role(image(IMAGE), &["serve", "model-pull"]),
-            python: foreign(PYTHON_IMAGE),
-            node: foreign(NODE_IMAGE),
+            python: role(image(TOOLS_IMAGE), &["serve", "bridge"]),
+            node: role(image(TOOLS_IMAGE), &["serve", "bridge"]),
         },
-        runtimes: BTreeMap::from([("python-string".to_owned(), tools)]),
+        runtimes: BTreeMap::from([("python-string".to_owned(), tools), ("stdio".to_owned(), stdio)]),
         runtimes_from: Some(ConfigMapRef {
             namespace: CONTROL_NAMESPACE.to_owned(),
             name: names::RUNTIMES_CONFIG_MAP.to_owned(),

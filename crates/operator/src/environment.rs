@@ -30,8 +30,6 @@ const OWN_IMAGE: &str = concat!("kaos:", env!("CARGO_PKG_VERSION"));
 const OWN_TOOLS_IMAGE: &str = concat!("kaos-tools:", env!("CARGO_PKG_VERSION"));
 const LITELLM: &str = "ghcr.io/berriai/litellm:main-stable";
 const OLLAMA: &str = "ollama/ollama:latest";
-const PYTHON: &str = "python:3.13-slim";
-const NODE: &str = "node:24-slim";
 
 /// The levels that every image of the pods knows.
 const LEVELS: [&str; 5] = ["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"];
@@ -79,7 +77,10 @@ impl Environment {
             .unwrap_or_else(|| "kaos-system".to_owned());
         Config {
             images: self.images(),
-            runtimes: BTreeMap::from([("python-string".to_owned(), self.python_functions())]),
+            runtimes: BTreeMap::from([
+                ("python-string".to_owned(), self.python_functions()),
+                ("stdio".to_owned(), self.stdio_server()),
+            ]),
             runtimes_from: Some(ConfigMapRef {
                 namespace: system_namespace.clone(),
                 name: names::RUNTIMES_CONFIG_MAP.to_owned(),
@@ -139,14 +140,28 @@ impl Environment {
             image: own.clone(),
             args: vec!["serve".to_owned(), name.to_owned()],
         };
+        let bridge = RoleImage {
+            image: self.get(TOOLS_IMAGE).unwrap_or_else(|| OWN_TOOLS_IMAGE.to_owned()),
+            args: vec!["serve".to_owned(), "bridge".to_owned()],
+        };
         Images {
             agent: role("agent"),
             litellm: foreign(self.image(LITELLM_IMAGE, LITELLM)),
             native_proxy: role("proxy"),
             ollama: foreign(self.image(OLLAMA_IMAGE, OLLAMA)),
             model_pull: role("model-pull"),
-            python: foreign(PYTHON.to_owned()),
-            node: foreign(NODE.to_owned()),
+            python: bridge.clone(),
+            node: bridge,
+        }
+    }
+
+    fn stdio_server(&self) -> Runtime {
+        Runtime {
+            image: self.get(TOOLS_IMAGE).unwrap_or_else(|| OWN_TOOLS_IMAGE.to_owned()),
+            args: vec!["serve".to_owned(), "bridge".to_owned()],
+            params_env_var: Some("MCP_COMMAND".to_owned()),
+            required_env: vec!["MCP_COMMAND".to_owned()],
+            ..Runtime::default()
         }
     }
 

@@ -2,22 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        core::v1::{
-            Container, EmptyDirVolumeSource, EnvVar, KeyToPath, ResourceRequirements, SecretVolumeSource,
-            Volume, VolumeMount,
-        },
-    },
-    apimachinery::pkg::api::resource::Quantity,
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{EnvVar, KeyToPath, SecretVolumeSource, Volume, VolumeMount},
 };
 use kaos_api::names::{self, Kind};
 
-use super::{
-    package::PythonPackage,
-    validate::{Program, ValidMcpServer},
-};
+use super::validate::{Program, ValidMcpServer};
 use crate::{
     common::{
         env::{literal, merged},
@@ -35,26 +26,6 @@ const REQUESTS: (&str, &str) = ("10m", "64Mi");
 /// Where Python source from a Secret is mounted, and the file it is in.
 const SOURCE_FOLDER: &str = "/etc/kaos/tools";
 const SOURCE_FILE: &str = "tools.py";
-/// Where a package of PyPI is installed.
-const PACKAGE_FOLDER: &str = "/opt/kaos/package";
-/// The init container that installs it.
-const INSTALL: &str = "install-package";
-
-/// Runs a package that was installed into a folder of its own: the program of its name, or else the module. A
-/// program of fixed text; what users write comes to it as arguments.
-pub(super) const RUN_PACKAGE: &str = "\
-import os, sys
-folder, name, module, *rest = sys.argv[1:]
-others = os.environ.get('PYTHONPATH')
-os.environ['PYTHONPATH'] = folder + (os.pathsep + others if others else '')
-programs = os.path.join(folder, 'bin')
-os.environ['PATH'] = programs + os.pathsep + os.environ.get('PATH', os.defpath)
-program = os.path.join(programs, name)
-if os.path.isfile(program):
-    os.execv(program, [program, *rest])
-os.execv(sys.executable, [sys.executable, '-m', module, *rest])
-";
-
 /// What the programs differ in.
 struct Runs<'a> {
     image: &'a str,
@@ -63,7 +34,6 @@ struct Runs<'a> {
     env: Vec<EnvVar>,
     /// The volume, where it is mounted, and whether only to be read.
     volume: Option<(Volume, &'static str, bool)>,
-    init: Option<Container>,
 }
 
 /// The objects of `server`.
@@ -93,7 +63,7 @@ pub(crate) fn build(
         container: spec.container.as_ref(),
         pod_spec: spec.pod_spec.as_ref(),
         service_account: spec.service_account_name.as_deref(),
-        init: runs.init.take().into_iter().collect(),
+        init: Vec::new(),
         mounts: mounts.collect(),
         volumes: runs
             .volume
@@ -127,7 +97,6 @@ fn runs<'a>(server: &ValidMcpServer<'a>, config: &'a Config) -> Runs<'a> {
         args: Vec::new(),
         env: Vec::new(),
         volume: None,
-        init: None,
     };
     match &server.program {
         Program::Runtime { runtime, params } => Runs {
@@ -166,86 +135,28 @@ fn runs<'a>(server: &ValidMcpServer<'a>, config: &'a Config) -> Runs<'a> {
                 ..nothing(&runtime.image)
             }
         }
-        Program::PythonPackage(package) => {
-            let python = &config.images.python;
-            let volume = Volume {
-                name: "package".to_owned(),
-                empty_dir: Some(EmptyDirVolumeSource::default()),
-                ..Volume::default()
-            };
-            let module = package.module();
-            Runs {
-                command: python_words(
-                    python,
-                    &["-c", RUN_PACKAGE, PACKAGE_FOLDER, package.name, &module],
-                ),
-                init: Some(install(server, package, python)),
-                volume: Some((volume, PACKAGE_FOLDER, false)),
-                ..nothing(&python.image)
-            }
-        }
-        Program::NodePackage(package) => {
-            let node = &config.images.node;
-            let mut command = vec!["npx".to_owned()];
-            command.extend(node.args.iter().cloned());
-            command.extend(["--yes", "--", package].map(ToOwned::to_owned));
-            Runs {
-                command,
-                ..nothing(&node.image)
-            }
-        }
+        // Most packages speak over stdio: the bridge stands in front.
+        Program::PythonPackage(package) => Runs {
+            command: bridged(
+                &config.images.python,
+                &["uvx", "--from", package.requirement, package.name],
+            ),
+            ..nothing(&config.images.python.image)
+        },
+        Program::NodePackage(package) => Runs {
+            command: bridged(&config.images.node, &["npx", "--yes", "--", package]),
+            ..nothing(&config.images.node.image)
+        },
     }
 }
 
-fn python_words(python: &RoleImage, words: &[&str]) -> Vec<String> {
-    let mut command = vec!["python".to_owned()];
-    command.extend(python.args.iter().cloned());
-    command.extend(words.iter().map(|&word| word.to_owned()));
+/// The command of the bridge in front of a stdio server. The arguments that users give are the server's.
+fn bridged(bridge: &RoleImage, server: &[&str]) -> Vec<String> {
+    let mut command = vec!["kaos".to_owned()];
+    command.extend(bridge.args.iter().cloned());
+    command.push("--".to_owned());
+    command.extend(server.iter().map(|&word| word.to_owned()));
     command
-}
-
-/// Installs the package, in the image that is to run it and with the user's environment: proxies and indexes
-/// of pip are set there.
-fn install(server: &ValidMcpServer<'_>, package: &PythonPackage<'_>, python: &RoleImage) -> Container {
-    let container = server.spec.container.as_ref();
-    let image = container.and_then(|container| container.image.as_deref());
-    let env = merged(Vec::new(), server.env.clone(), Vec::new());
-    let resources = container.and_then(|container| container.resources.clone());
-    // A namespace with a quota takes no container without any.
-    let requests = || {
-        let quantity = |name: &str, amount: &str| (name.to_owned(), Quantity(amount.to_owned()));
-        ResourceRequirements {
-            requests: Some([quantity("cpu", REQUESTS.0), quantity("memory", REQUESTS.1)].into()),
-            ..ResourceRequirements::default()
-        }
-    };
-    let words = [
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        "--no-cache-dir",
-        "--disable-pip-version-check",
-        "--target",
-        PACKAGE_FOLDER,
-        "--",
-        package.requirement,
-    ];
-    Container {
-        name: INSTALL.to_owned(),
-        image: Some(image.unwrap_or(&python.image).to_owned()),
-        image_pull_policy: Some("IfNotPresent".to_owned()),
-        command: Some(python_words(python, &words)),
-        env: (!env.is_empty()).then_some(env),
-        resources: Some(resources.unwrap_or_else(requests)),
-        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
-        volume_mounts: Some(vec![VolumeMount {
-            name: "package".to_owned(),
-            mount_path: PACKAGE_FOLDER.to_owned(),
-            ..VolumeMount::default()
-        }]),
-        ..Container::default()
-    }
 }
 
 /// Whether the container has every variable that its runtime cannot do without, from wherever: only the finished

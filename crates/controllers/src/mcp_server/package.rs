@@ -69,11 +69,6 @@ impl<'a> PythonPackage<'a> {
         }
         Ok(Self { requirement, name })
     }
-
-    /// What `python -m` calls the package.
-    pub(crate) fn module(&self) -> String {
-        self.name.replace('-', "_")
-    }
 }
 
 /// An address that says no more than where the package is.
@@ -145,26 +140,21 @@ mod tests {
 
     #[test]
     fn names_with_extras_and_versions_are_packages() {
-        for (text, name, module) in [
-            ("my-server", "my-server", "my_server"),
-            (
-                "test-mcp-echo-server",
-                "test-mcp-echo-server",
-                "test_mcp_echo_server",
-            ),
-            (" my.server ", "my.server", "my.server"),
-            ("server[http,cli]==1.2", "server", "server"),
-            ("server [http] >= 1.2, != 1.3.*", "server", "server"),
-            ("server~=1.0", "server", "server"),
-            ("server===1.0+local", "server", "server"),
+        for (text, name) in [
+            ("my-server", "my-server"),
+            ("test-mcp-echo-server", "test-mcp-echo-server"),
+            (" my.server ", "my.server"),
+            ("server[http,cli]==1.2", "server"),
+            ("server [http] >= 1.2, != 1.3.*", "server"),
+            ("server~=1.0", "server"),
+            ("server===1.0+local", "server"),
             (
                 "server @ https://example.com/server-1.0.tar.gz#sha256=ab",
-                "server",
                 "server",
             ),
         ] {
             let package = PythonPackage::parse(text).unwrap();
-            assert_eq!((package.name, package.module().as_str()), (name, module));
+            assert_eq!(package.name, name);
             assert_eq!(package.requirement, text.trim());
         }
     }

@@ -119,7 +119,7 @@ fn source_from_a_secret_is_a_file_of_the_tool_server() {
 }
 
 #[test]
-fn a_package_of_pypi_is_installed_and_run_without_a_shell() {
+fn a_package_of_pypi_is_run_behind_the_bridge() {
     let spec = r#"
 type: python-runtime
 config:
@@ -137,7 +137,19 @@ fn a_package_of_npm_is_run_by_npx() {
     let container = &deployment.spec.template.spec.unwrap().containers[0];
     assert_eq!(container.image.as_deref(), Some("node:1"));
     let command = container.command.clone().unwrap();
-    assert_eq!(command, ["npx", "--yes", "--", "@scope/server@1.2"]);
+    assert_eq!(
+        command,
+        [
+            "kaos",
+            "serve",
+            "bridge",
+            "--",
+            "npx",
+            "--yes",
+            "--",
+            "@scope/server@1.2"
+        ]
+    );
     assert_eq!(container.args, None);
 }
 
@@ -201,37 +213,4 @@ fn the_registry_wins_over_the_configuration_and_one_that_is_unreadable_over_noth
         "{slip:?}"
     );
     assert_eq!(image(&slip, "other"), Ok("other".to_owned()));
-}
-
-/// Both ways of a package: its program, and its module where it has none. Each sees its folder and its arguments.
-#[test]
-fn an_installed_package_is_started_by_its_program_or_else_by_its_module() {
-    use std::{fs, os::unix::fs::PermissionsExt, process::Command};
-
-    let folder = tempfile::tempdir().unwrap();
-    let say = "import sys, helper; print(helper.NAME, *sys.argv[1:])\n";
-    fs::write(folder.path().join("helper.py"), "NAME = 'found'\n").unwrap();
-    fs::write(
-        folder.path().join("my_module.py"),
-        format!("print('module')\n{say}"),
-    )
-    .unwrap();
-    fs::create_dir(folder.path().join("bin")).unwrap();
-    let program = folder.path().join("bin/my-program");
-    fs::write(
-        &program,
-        format!("#!/usr/bin/env python3\nprint('program')\n{say}"),
-    )
-    .unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-
-    let run = |name: &str, module: &str| {
-        let mut command = Command::new("python3");
-        command.args(["-c", super::build::RUN_PACKAGE]).arg(folder.path());
-        let output = command.args([name, module, "--port", "$(id)"]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert_eq!(run("my-program", "my_program"), "program\nfound --port $(id)\n");
-    assert_eq!(run("my-module", "my_module"), "module\nfound --port $(id)\n");
 }

@@ -362,20 +362,18 @@ async fn the_older_forms_are_served() {
         ["MCP_TOOLS_STRING=def f(): ...", "A=b", "LOG_LEVEL=INFO"]
     );
     let deployment = world.get("deployments", "mcpserver-package").await.unwrap();
-    let init = &deployment["spec"]["template"]["spec"]["initContainers"][0];
-    assert_eq!(init["name"], "install-package");
-    let words: Vec<&str> = init["command"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(Value::as_str)
-        .collect();
-    assert_eq!(words[..4], ["python", "-m", "pip", "install"]);
-    assert_eq!(words[words.len() - 2..], ["--", "my-server==1.2"]);
+    assert_eq!(
+        container(&deployment)["command"],
+        json!([
+            "kaos", "serve", "bridge", "--", "uvx", "--from", "my-server==1.2", "my-server"
+        ])
+    );
     let deployment = world.get("deployments", "mcpserver-node").await.unwrap();
     assert_eq!(
         container(&deployment)["command"],
-        json!(["npx", "--yes", "--", "@a/server"])
+        json!([
+            "kaos", "serve", "bridge", "--", "npx", "--yes", "--", "@a/server"
+        ])
     );
 }
 
