@@ -11,7 +11,7 @@ use crate::process;
 use crate::report::{Done, Report, Skip, Tally};
 use crate::suites::{self, Suites};
 use crate::tools::go::{self, ClusterPrograms};
-use crate::tools::{Tool, cargo_deny, python};
+use crate::tools::{Tool, cargo_deny, node, python};
 use crate::workspace::Workspace;
 use crate::{check, workspace};
 
@@ -179,6 +179,10 @@ fn run_product(
     }
     let python = python::environment(workspace, "tests/product/requirements.txt")?.required()?;
     variables.push(("KAOS_TEST_PYTHON", python));
+    let node = node::modules(workspace, "tests/product/node")?.required()?;
+    variables.push(("KAOS_TEST_NODE", node));
+    // What tool servers install is kept from run to run.
+    variables.push(("KAOS_CACHE_DIR", workspace.cache.clone()));
     // A fresh one: the operator is to find nothing of KAOS.
     let cluster = Cluster::of_this_process(workspace)?;
     if let Some(programs) = programs {

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{Process, descendants, kaos, kubectl, repository};
 
 /// What waits for a slow machine, not for a slow program: figures are measured elsewhere.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// What a finished command printed.
 #[derive(Clone, Debug)]

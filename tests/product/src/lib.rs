@@ -1,8 +1,8 @@
 //! Drives the built `kaos` binary as a user does: a folder, a shell, a second terminal.
 //!
 //! The binary is `$KAOS_BIN`, or else the one beside the test's own build folder. kubectl is `$KUBECTL` or
-//! the one on the path, Python with the client libraries `$KAOS_TEST_PYTHON`; `cargo xtask test` sets all
-//! three. Nothing is skipped where one of them is missing: the test fails and says what to set.
+//! the one on the path, Python with the client libraries `$KAOS_TEST_PYTHON`, the folder of those of Node.js
+//! `$KAOS_TEST_NODE`; `cargo xtask test` sets all of them. Nothing is skipped where one of them is missing: the test fails and says what to set.
 
 mod cluster;
 mod instance;
@@ -65,6 +65,28 @@ pub fn python() -> PathBuf {
             "cargo xtask test",
         ),
     }
+}
+
+/// A folder whose `node_modules` has the packages of `tests/product/node`.
+///
+/// # Panics
+/// Where there is none.
+pub fn node_packages() -> PathBuf {
+    match std::env::var_os("KAOS_TEST_NODE").map(PathBuf::from) {
+        Some(path) => path,
+        None => missing(
+            "a folder with the client libraries of Node.js",
+            "KAOS_TEST_NODE",
+            "cargo xtask test",
+        ),
+    }
+}
+
+/// Where tool servers may keep what they install, so that it is downloaded once on a machine.
+pub fn cache() -> PathBuf {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/kaos"));
+    let given = std::env::var_os("KAOS_CACHE_DIR").map(PathBuf::from);
+    given.or_else(home).unwrap_or_else(std::env::temp_dir)
 }
 
 #[allow(clippy::panic, reason = "a test that cannot run must fail, not pass")]

@@ -39,7 +39,7 @@ impl Role {
         let begun = Instant::now();
         while TcpStream::connect(address).is_err() {
             let ended = role.child.try_wait()?;
-            if ended.is_some() || begun.elapsed() > Duration::from_secs(30) {
+            if ended.is_some() || begun.elapsed() > Duration::from_secs(240) {
                 bail!(
                     "{arguments:?} does not listen: {}",
                     std::fs::read_to_string(&log)?

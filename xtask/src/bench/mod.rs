@@ -5,6 +5,7 @@
 mod cluster;
 mod local;
 mod proxy;
+mod tools;
 
 use std::fs;
 use std::thread;
@@ -24,6 +25,8 @@ pub(crate) enum Part {
     Cluster,
     /// The model proxy, beside LiteLLM where there is one.
     Proxy,
+    /// The tool server, beside FastMCP.
+    Tools,
 }
 
 /// How to measure.
@@ -64,6 +67,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     if wanted(Part::Proxy) {
         figures.extend(proxy::measure(workspace, &kaos)?);
+    }
+    if wanted(Part::Tools) {
+        figures.extend(tools::measure(workspace, &kaos)?);
     }
     println!("{}\n", machine()?);
     println!("| figure | measured | target | |\n|---|---|---|---|");

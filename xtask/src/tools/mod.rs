@@ -2,6 +2,7 @@
 
 pub(crate) mod cargo_deny;
 pub(crate) mod go;
+pub(crate) mod node;
 pub(crate) mod python;
 
 use std::fs::{self, File};

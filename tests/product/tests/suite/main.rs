@@ -10,3 +10,4 @@ mod operator;
 mod quickstart;
 mod rollout;
 mod team;
+mod tools;
