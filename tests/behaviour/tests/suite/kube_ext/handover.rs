@@ -250,5 +250,5 @@ async fn replicas_that_somebody_has_set_since_stay() {
 /// A real cluster's controllers write a new Deployment several times in its first moments, which a handover may
 /// meet more often than it looks again.
 async fn applied(applier: &Applier, wanted: &Deployment) -> Deployment {
-    eventually("it is applied", PATIENCE, async || apply(&applier, wanted).await).await
+    eventually("it is applied", PATIENCE, async || apply(applier, wanted).await).await
 }
