@@ -1,22 +1,20 @@
 //! A gateway, an API, backends and routes.
 
-use std::{net::SocketAddr, sync::LazyLock, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use axum::Router;
-use k8s_openapi::{
-    api::core::v1::Service, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kaos_external::gateway_api::{self, Gateway, GatewayClass, HTTPRoute};
+use k8s_openapi::api::core::v1::Service;
+use kaos_external::gateway_api::{Gateway, GatewayClass, HTTPRoute};
 use kaos_gateway::{CONTROLLER, Options, guard::Access};
 use kaos_seams::FixedDialer;
-use kaos_testkit::{Builder, PATIENCE, TestApi, eventually, install_crd};
+use kaos_testkit::{Builder, PATIENCE, TestApi, eventually, install_gateway_api};
 use kube::{
     Api, Resource,
     api::{DeleteParams, Patch, PatchParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::OnceCell, task::JoinHandle};
+use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
@@ -45,43 +43,6 @@ pub(crate) async fn start_everywhere(backends: &[(&str, SocketAddr)]) -> World {
     start_with(Access::default(), backends, true).await
 }
 
-/// The kinds, as published where the server is a real one. Embedded servers belong to one test each and are spared
-/// what takes the most time and decides nothing here: prose, and the older versions.
-async fn install_kinds(api: &TestApi) {
-    static ON_REAL_SERVER: OnceCell<()> = OnceCell::const_new();
-    static SHORT: LazyLock<Vec<CustomResourceDefinition>> =
-        LazyLock::new(|| gateway_api::crds().into_iter().map(short).collect());
-    if api.is_embedded() {
-        for definition in SHORT.iter() {
-            install_crd(&api.client, definition).await;
-        }
-        return;
-    }
-    let install = async || {
-        for definition in gateway_api::crds() {
-            install_crd(&api.client, &definition).await;
-        }
-    };
-    ON_REAL_SERVER.get_or_init(install).await;
-}
-
-fn short(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
-    fn strip(value: &mut Value) {
-        match value {
-            Value::Object(fields) => {
-                fields.retain(|name, value| name != "description" || !value.is_string());
-                fields.values_mut().for_each(strip);
-            }
-            Value::Array(items) => items.iter_mut().for_each(strip),
-            _ => {}
-        }
-    }
-    definition.spec.versions.retain(|version| version.name == "v1");
-    let mut value = serde_json::to_value(definition).unwrap();
-    strip(&mut value);
-    serde_json::from_value(value).unwrap()
-}
-
 async fn start_with(access: Access, backends: &[(&str, SocketAddr)], everywhere: bool) -> World {
     let mut builder = Builder::default();
     if everywhere {
@@ -89,7 +50,7 @@ async fn start_with(access: Access, backends: &[(&str, SocketAddr)], everywhere:
         builder = builder.embedded();
     }
     let api = builder.start().await;
-    install_kinds(&api).await;
+    install_gateway_api(&api).await;
     let mut dialer = FixedDialer::default();
     for (name, address) in backends {
         dialer = dialer.with(&format!("{name}.{}.svc", api.namespace), 80, *address);

@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use kaos_testkit::Sent;
 use serde_json::{Value, json};
 
-use super::world::{World, condition, container, env, gateway, is_current, message, mock};
+use super::world::{World, condition, container, env, is_current, message, mock};
 
 fn agent() -> Value {
     json!({"modelAPI": "models", "model": "m"})
@@ -108,40 +108,6 @@ async fn defect_04_what_somebody_changes_in_a_service_or_deployment_is_changed_b
     assert_eq!(scaled["status"]["selector"], "agent=sam,app=agent");
     let deployment = world.get("deployments", "agent-sam").await.unwrap();
     assert_eq!(deployment["spec"]["replicas"], 2);
-}
-
-#[tokio::test]
-async fn defect_05_what_is_turned_off_goes_with_its_endpoint_and_its_route() {
-    let mut world = World::start_embedded_with_gateway().await;
-    world.install_gateway_api().await;
-    world.start_node();
-    world.mock_models().await;
-    world.spec("agents", "sam", agent()).await;
-    world.ready("agents", "sam").await;
-    world.until("made", "httproutes", "agent-sam", |_| true).await;
-
-    let hidden = with(agent(), "agentNetwork", json!({"expose": false}));
-    world.spec("agents", "sam", hidden).await;
-    world.until_gone("httproutes", "agent-sam").await;
-    world.until_gone("services", "agent-sam").await;
-    let ready = world.ready("agents", "sam").await;
-    assert_eq!(ready["status"]["endpoint"], Value::Null);
-    assert_eq!(condition(&ready, "RouteAccepted"), Value::Null);
-
-    world.spec("agents", "sam", agent()).await;
-    world
-        .until("made again", "httproutes", "agent-sam", |_| true)
-        .await;
-    world.until("made again", "services", "agent-sam", |_| true).await;
-    // An operator that is told of no Gateway any more.
-    world.reconfigure(|config| config.gateway = None).await;
-    world.until_gone("httproutes", "agent-sam").await;
-    world
-        .until("says nothing of a route", "agents", "sam", |agent| {
-            condition(agent, "RouteAccepted") == Value::Null
-        })
-        .await;
-    assert!(world.get("services", "agent-sam").await.is_some());
 }
 
 #[tokio::test]
@@ -321,69 +287,6 @@ async fn defect_11_telemetry_with_an_endpoint_only_inherits_the_switch() {
 }
 
 #[tokio::test]
-async fn defect_12_a_route_is_written_once_and_its_fate_is_told() {
-    let mut world = World::start_embedded_with_gateway().await;
-    world.start_node();
-    world.mock_models().await;
-    world.spec("agents", "sam", agent()).await;
-    // The Gateway API is absent, comes, and goes away.
-    let ready = world.ready("agents", "sam").await;
-    assert_eq!(
-        condition(&ready, "RouteAccepted")["reason"],
-        "GatewayApiAbsent",
-        "{ready}"
-    );
-    world.install_gateway_api().await;
-    let route = world.until("made", "httproutes", "agent-sam", |_| true).await;
-    let path = format!("/{}/agent/sam", world.api.namespace);
-    let rule = &route["spec"]["rules"][0];
-    assert_eq!(
-        rule["matches"][0]["path"],
-        json!({"type": "PathPrefix", "value": path})
-    );
-    assert_eq!(rule["backendRefs"][0]["port"], 8000);
-    assert_eq!(rule["timeouts"], json!({"request": "300s"}));
-    world
-        .until("its route is not taken yet", "agents", "sam", |agent| {
-            condition(agent, "RouteAccepted")["reason"] == "Pending"
-        })
-        .await;
-
-    let parent = |status: &str, reason: &str| {
-        json!({"status": {"parents": [{
-            "parentRef": {"name": gateway().name, "namespace": gateway().namespace},
-            "controllerName": "example.com/gateway",
-            "conditions": [{"type": "Accepted", "status": status, "reason": reason, "message": "as it is",
-                "observedGeneration": route["metadata"]["generation"], "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-        }]}})
-    };
-    for (status, reason) in [("False", "NotAllowedByListeners"), ("True", "Accepted")] {
-        world
-            .merge("httproutes", "agent-sam/status", parent(status, reason))
-            .await;
-        let told = |agent: &Value| {
-            let condition = condition(agent, "RouteAccepted");
-            condition["status"] == status && condition["reason"] == reason
-        };
-        let agent = world.until("told", "agents", "sam", told).await;
-        assert_eq!(
-            agent["status"]["ready"], true,
-            "a route holds nothing else up: {agent}"
-        );
-    }
-    world.calls().clear();
-    let touch = json!({"metadata": {"labels": {"example.com/touched": "yes"}}});
-    world.merge("httproutes", "agent-sam", touch).await;
-    world.spec("agents", "barrier", agent()).await;
-    world.ready("agents", "barrier").await;
-    let writes = world.calls().writes();
-    assert!(
-        writes.iter().all(|call| !call.path.contains("agent-sam")),
-        "{writes:?}"
-    );
-}
-
-#[tokio::test]
 async fn defect_14_a_name_that_no_service_can_have_is_refused_and_so_is_such_a_peer() {
     let world = World::start().await;
     world.mock_models().await;
@@ -544,8 +447,7 @@ async fn defect_18_nothing_is_asked_of_the_api_server_beyond_the_documented_righ
         "{rights:?}"
     );
 
-    let mut world = World::start_embedded_with_gateway().await;
-    world.install_gateway_api().await;
+    let mut world = World::start_with_gateway().await;
     world.start_node();
     let keyed = json!({"mode": "Proxy", "proxyConfig": {
         "runtime": "LiteLLM", "provider": "openai", "models": ["m"],

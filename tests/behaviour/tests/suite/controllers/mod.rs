@@ -7,6 +7,7 @@ mod agent;
 mod defects;
 mod defects_mcp_server;
 mod defects_model_api;
+mod defects_routes;
 mod faults;
 mod leftovers;
 mod mcp_server;

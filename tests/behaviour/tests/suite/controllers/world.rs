@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kaos_controllers::{Config, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults};
 use kaos_seams::{Dialer, Seams};
 use kaos_testkit::{
-    Builder, Calls, Faults, KeptReady, PATIENCE, TestApi, eventually, install_crd, install_crds,
+    Builder, Calls, Faults, KeptReady, PATIENCE, TestApi, eventually, install_crds, install_gateway_api,
     keep_pods_ready,
 };
 use serde_json::{Value, json};
@@ -85,12 +85,18 @@ impl World {
         Self::on_with(api, Arc::new(Nowhere), config).await
     }
 
-    /// As [`World::start_without_node`], on the embedded server, with routes through a Gateway.
-    pub(super) async fn start_embedded_with_gateway() -> Self {
+    /// As [`World::start_without_node`], with routes through a Gateway. Nobody serves them.
+    pub(super) async fn start_with_gateway() -> Self {
+        let api = TestApi::start_with_workloads().await;
+        install_gateway_api(&api).await;
+        Self::on_with(api, Arc::new(Nowhere), with_gateway()).await
+    }
+
+    /// As [`World::start_with_gateway`], where no Gateway API is served. On the embedded server: a real one is
+    /// shared by tests that run side by side, and so are the kinds that it serves.
+    pub(super) async fn start_without_gateway_api() -> Self {
         let api = Builder::default().workloads().embedded().start().await;
-        let mut config = config();
-        config.gateway = Some(gateway());
-        Self::on_with(api, Arc::new(Nowhere), config).await
+        Self::on_with(api, Arc::new(Nowhere), with_gateway()).await
     }
 
     /// As [`World::start_without_node`], on the embedded server, which does what `faults` ask for.
@@ -109,6 +115,10 @@ impl World {
 
     async fn on_with(api: TestApi, dialer: Arc<dyn Dialer>, config: Config) -> Self {
         install_crds(&api).await;
+        if !api.is_embedded() {
+            // Not in the middle of a test that counts requests, because another one needs it.
+            install_gateway_api(&api).await;
+        }
         let dialled = Arc::<AtomicUsize>::default();
         let dialer = Counting {
             dialer,
@@ -142,13 +152,22 @@ impl World {
         }));
     }
 
-    /// Has the API server serve HTTPRoutes.
+    /// Has the API server serve the Gateway API from now on.
     pub(super) async fn install_gateway_api(&self) {
-        let definitions = kaos_external::gateway_api::crds();
-        let routes = definitions
-            .iter()
-            .find(|definition| definition.spec.names.kind == "HTTPRoute");
-        install_crd(&self.api.client, routes.expect("routes are defined")).await;
+        install_gateway_api(&self.api).await;
+    }
+
+    /// Has the API server serve HTTPRoutes no longer. All that there are go.
+    pub(super) async fn remove_gateway_api(&self) {
+        assert!(self.api.is_embedded(), "other tests need it");
+        let path =
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/httproutes.gateway.networking.k8s.io";
+        let (code, answer) = self.api.raw("DELETE", path, &[], ()).await;
+        assert_eq!(code, 200, "{answer}");
+        eventually("the kind is served no longer", PATIENCE, async || {
+            self.api.raw("GET", &self.path("httproutes", ""), &[], ()).await.0 == 404
+        })
+        .await;
     }
 
     /// Stops the controllers, and starts others that are told this.
@@ -412,6 +431,13 @@ pub(super) fn gateway() -> Gateway {
         name: "gate".to_owned(),
         namespace: "system".to_owned(),
         timeouts: RouteTimeouts::default(),
+    }
+}
+
+fn with_gateway() -> Config {
+    Config {
+        gateway: Some(gateway()),
+        ..config()
     }
 }
 
