@@ -63,7 +63,7 @@ struct Envelope<'a> {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Params {
-    Named(Named),
+    Named(Box<Named>),
     Other(IgnoredAny),
 }
 
@@ -117,7 +117,7 @@ impl Message {
             );
         }
         let params = match envelope.params {
-            Some(Params::Named(named)) => named,
+            Some(Params::Named(named)) => *named,
             Some(Params::Other(_)) | None => Named::default(),
         };
         let key = |value: Option<Value>| value.map(|value| value.to_string());
