@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use kaos_local::Origin;
 
 /// Runs AI agents, their tools and their models, declared as Kubernetes resources: on this machine, with no
@@ -12,7 +12,8 @@ use kaos_local::Origin;
     name = "kaos",
     version,
     propagate_version = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = crate::exit::TABLE
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -49,22 +50,7 @@ pub(crate) enum Command {
     ///
     /// Applies the manifests, shows how far each resource has come, and runs until Ctrl-C. Without a path
     /// it resumes what the data folder holds.
-    Up {
-        /// Manifest files, or folders of them.
-        #[arg(value_name = "PATH")]
-        paths: Vec<PathBuf>,
-        /// The port of the Kubernetes API on 127.0.0.1. Without it: the last one while it is free, else any.
-        #[arg(long, value_name = "PORT")]
-        port: Option<u16>,
-        /// The port of the gateway on 127.0.0.1, the one address of everything that has a route.
-        ///
-        /// Without it: the one of this data folder, chosen at its first start: 8888, or the next that is free.
-        #[arg(long, value_name = "PORT")]
-        gateway_port: Option<u16>,
-        /// Let web pages of this origin call the gateway, such as http://localhost:3000. Repeatable.
-        #[arg(long, value_name = "ORIGIN")]
-        gateway_allow_origin: Vec<Origin>,
-    },
+    Up(UpArgs),
     /// Stop the local instance and every process it started. Its objects stay.
     Down,
     /// Show the agents, tools and models and how they are.
@@ -72,6 +58,9 @@ pub(crate) enum Command {
         /// In every namespace.
         #[arg(short = 'A', long)]
         all_namespaces: bool,
+        /// Print for programs instead of people.
+        #[arg(short, long, value_name = "FORMAT")]
+        output: Option<Format>,
     },
     /// Show the logs of a resource's pods.
     Logs {
@@ -97,6 +86,51 @@ pub(crate) enum Command {
         /// What to say. Without it: a conversation on a terminal, else all of standard input.
         message: Option<String>,
     },
+    /// Say what is wrong with manifests, with file and line: fields, rules, references. Needs no cluster.
+    ///
+    /// They are given to the same API and the same controllers that `kaos up` runs, in memory. What only a running
+    /// pod finds out (a wrong key, a mistake in Python) is not found here. Secrets and ConfigMaps that are in none of
+    /// the files are warnings.
+    Validate {
+        /// Manifest files, or folders of them. Files that refer to each other belong together.
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+        /// Print for programs instead of people.
+        #[arg(short, long, value_name = "FORMAT")]
+        output: Option<Format>,
+    },
+    /// Print the objects that manifests become: Deployments, Services, ConfigMaps, HTTPRoutes. Needs no cluster.
+    ///
+    /// They are those of local mode. On a cluster the operator's environment chooses images, timeouts and telemetry.
+    Render {
+        /// Manifest files, or folders of them.
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+        /// YAML documents, or one JSON list.
+        #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
+        output: Format,
+    },
+    /// Rewrite older spellings in manifests as today's.
+    ///
+    /// The new text goes to standard output, what was changed to standard error. Documents that need no change stay
+    /// as they are; in the others comments are lost.
+    Convert {
+        /// Manifest files, or folders of them.
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+        /// Write the files instead of printing them.
+        #[arg(long)]
+        write: bool,
+    },
+    /// Look whether this machine has what local mode needs: Python, ports, the data folder, the store, providers.
+    Doctor {
+        /// Manifest files, or folders of them, whose providers are asked whether they answer. No key is sent.
+        #[arg(value_name = "PATH")]
+        paths: Vec<PathBuf>,
+        /// Print for programs instead of people.
+        #[arg(short, long, value_name = "FORMAT")]
+        output: Option<Format>,
+    },
     /// Run one of the roles that pods run.
     Serve {
         #[command(subcommand)]
@@ -104,6 +138,14 @@ pub(crate) enum Command {
     },
     /// Print the CustomResourceDefinitions as YAML, for kubectl apply.
     Crds,
+    /// Print a script that completes commands and options in a shell.
+    ///
+    /// For bash: `source <(kaos completions bash)`. For zsh: the same, after `compinit`. For fish:
+    /// `kaos completions fish | source`.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
     /// Print the version.
     Version,
     /// Print this reference as Markdown.
@@ -115,6 +157,54 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+}
+
+/// What `kaos up` runs, and how.
+#[derive(Args, Debug)]
+pub(crate) struct UpArgs {
+    /// Manifest files, or folders of them.
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// A file of lines NAME=VALUE, which becomes the Secret `kaos-env` in every namespace that manifests go to.
+    ///
+    /// Manifests name a value as they name that of any Secret: `secretKeyRef: {name: kaos-env, key: NAME}`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Option<PathBuf>,
+    /// Apply the files again whenever one of them changes. A mistake is told, and what ran goes on.
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// Remove what an earlier `kaos up` applied and is in none of the files any more. Without it, it is listed.
+    #[arg(long, requires = "paths")]
+    pub(crate) prune: bool,
+    /// Begin without objects: remove all that the data folder holds. Its ports and its kubeconfig stay.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Go on in the background, and return once everything is ready. `kaos down` stops it.
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// How many seconds to wait for everything to be ready, with --detach.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "detach")]
+    pub(crate) timeout: u64,
+    /// The port of the Kubernetes API on 127.0.0.1. Without it: the last one while it is free, else any.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// The port of the gateway on 127.0.0.1, the one address of everything that has a route.
+    ///
+    /// Without it: the one of this data folder, chosen at its first start: 8888, or the next that is free.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) gateway_port: Option<u16>,
+    /// Let web pages of this origin call the gateway, such as http://localhost:3000. Repeatable.
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) gateway_allow_origin: Vec<Origin>,
+}
+
+/// How results are printed for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
 }
 
 /// The roles of a cluster's pods.

@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod exit;
 mod output;
 mod target;
 
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         Command::Version => commands::info::version(),
         Command::Crds => commands::info::crds(),
         Command::Reference => commands::info::reference(),
+        Command::Completions { shell } => commands::info::completions(shell),
         command => commands::run(&cli.global, command),
     };
     match result {
@@ -27,8 +29,10 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // The causes are part of the sentence: "failed to read x: permission denied".
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            if !exit::is_told(&error) {
+                eprintln!("error: {error:#}");
+            }
+            ExitCode::from(exit::code(&error))
         }
     }
 }

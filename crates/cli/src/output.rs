@@ -2,12 +2,26 @@
 
 use std::{
     collections::BTreeMap,
-    io::{IsTerminal, stderr},
+    io::{IsTerminal, Write, stderr, stdout},
     time::Duration,
 };
 
+use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use kaos_local::ResourceState;
+use serde::Serialize;
+
+use crate::args::Format;
+
+/// Prints a value for programs.
+pub(crate) fn print(format: Format, value: &impl Serialize) -> Result<()> {
+    let text = match format {
+        Format::Json => serde_json::to_string_pretty(value)?,
+        Format::Yaml => serde_saphyr::to_string(value)?,
+    };
+    writeln!(stdout(), "{}", text.trim_end())?;
+    Ok(())
+}
 
 /// Rows under a heading, each column as wide as its widest cell.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {

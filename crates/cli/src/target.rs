@@ -3,13 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::args::Global;
+use crate::{
+    args::Global,
+    exit::{Coded, NOTHING_RUNS},
+};
 
 /// The folder's name, in the folder of the project.
 const DATA_DIR: &str = ".kaos";
@@ -46,22 +49,21 @@ pub(crate) async fn connect(global: &Global) -> Result<Target> {
     let (config, name) = if by_flag {
         from_kubeconfig(global).await?
     } else if kaos_local::running(&data_dir).is_some() {
-        let file = data_dir.join("kubeconfig");
-        let kubeconfig =
-            Kubeconfig::read_from(&file).with_context(|| format!("failed to read {}", file.display()))?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let config = of_instance(&data_dir).await?;
         (config, format!("local instance in {}", shown(&data_dir)))
     } else if global.data_dir.is_some() {
-        bail!(
+        let message = format!(
             "no instance runs on {}; start one with `kaos up --data-dir {0}`",
             data_dir.display()
         );
+        return Err(Coded::new(NOTHING_RUNS, message));
     } else {
-        from_kubeconfig(global).await.with_context(|| {
-            format!(
-                "no instance runs on {} and no cluster is configured; start one with `kaos up`",
+        from_kubeconfig(global).await.map_err(|error| {
+            let message = format!(
+                "no instance runs on {} and no cluster is configured; start one with `kaos up`: {error:#}",
                 shown(&data_dir)
-            )
+            );
+            Coded::new(NOTHING_RUNS, message)
         })?
     };
     eprintln!(
@@ -76,6 +78,14 @@ pub(crate) async fn connect(global: &Global) -> Result<Target> {
         client: Client::try_from(config)?,
         namespace,
     })
+}
+
+/// How the instance of a data folder is reached.
+pub(crate) async fn of_instance(data_dir: &Path) -> Result<Config> {
+    let file = data_dir.join("kubeconfig");
+    let kubeconfig =
+        Kubeconfig::read_from(&file).with_context(|| format!("failed to read {}", file.display()))?;
+    Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
 async fn from_kubeconfig(global: &Global) -> Result<(Config, String)> {

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! .kaos/            mode 0700
+//!   format          the number of this arrangement
 //!   lock            held by the running instance
 //!   instance.json   the running instance: process and API address
 //!   kubeconfig      for kubectl and for every kaos command
 //!   identity.json   certificate, key and token of the API
+//!   applied.json    what `kaos up` applied, and from which file
 //!   store.redb      the objects
+//!   up.log          what a detached `kaos up` prints
 //!   node/           processes, logs and volumes of the pods
 //! ```
 
@@ -18,6 +21,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+
+use crate::inventory;
 
 /// What went wrong with the data folder.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +46,21 @@ pub enum DataDirError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "{} has format {found}, and this kaos ({}) reads up to {supported}: use the newer one, or another folder with \
+         --data-dir",
+        .path.display(),
+        env!("CARGO_PKG_VERSION")
+    )]
+    NewerFormat {
+        /// The folder.
+        path: PathBuf,
+        /// Its format.
+        found: usize,
+        /// The newest that this program knows.
+        supported: usize,
     },
     /// A file in it is not what this program wrote.
     #[error("{} is damaged: {reason}; move it away and start again", .path.display())]
@@ -120,6 +140,23 @@ impl DataDir {
         self.path.join("node")
     }
 
+    /// Removes every object and everything that pods left behind. The address and the token of the API stay, so
+    /// that a kubeconfig stays valid, and so does the port of the gateway.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub(crate) fn clear(&self) -> Result<(), DataDirError> {
+        for path in [self.store(), inventory::path(&self.path)] {
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(DataDirError::Io { path, source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The kubeconfig of the instance.
     pub fn kubeconfig(&self) -> PathBuf {
         self.path.join("kubeconfig")
@@ -179,6 +216,11 @@ fn open_lock(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(path)
+}
+
+/// What the last instance on a folder said of itself, whether it runs or not.
+pub(crate) fn last_record(path: &Path) -> Option<Record> {
+    read_record(path)
 }
 
 fn read_record(path: &Path) -> Option<Record> {

@@ -2,7 +2,6 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use futures::future;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kaos_external::gateway_api::{
     self, Gateway, GatewayClass, GatewayClassSpec, GatewayListeners, GatewayListenersAllowedRoutes,
@@ -17,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     defaults::{CONTROL_NAMESPACE, GATEWAY},
-    instance::{FIELD_MANAGER, StartError, install},
+    instance::{FIELD_MANAGER, StartError, install, install_all},
 };
 
 /// The GatewayClass of the local gateway.
@@ -87,16 +86,12 @@ fn listening(listeners: Vec<TcpListener>, kept: Option<u16>) -> io::Result<Liste
 /// Which release of the Gateway API a definition is of.
 const RELEASE: &str = "gateway.networking.k8s.io/bundle-version";
 
-/// Installs the kinds of the Gateway API where they are not there in this release. Their definitions are large,
-/// so that this is most of the work of a first start: all of them at once.
+/// Installs the kinds of the Gateway API where they are not there in this release.
 pub(crate) async fn install_kinds(client: &Client) -> Result<(), kube::Error> {
-    let installs = gateway_api::crds()
-        .into_iter()
-        .map(|definition| tokio::spawn(install_kind(client.clone(), definition)));
-    for installed in future::join_all(installs).await {
-        installed.map_err(|error| kube::Error::Service(error.into()))??;
-    }
-    Ok(())
+    install_all(gateway_api::crds, |definition| {
+        install_kind(client.clone(), definition)
+    })
+    .await
 }
 
 async fn install_kind(client: Client, definition: CustomResourceDefinition) -> Result<(), kube::Error> {

@@ -20,13 +20,17 @@ use kube::{
     Api, Client, ResourceExt,
     api::{Patch, PatchParams},
 };
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    task::{JoinError, JoinHandle},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     backend::NodeBackend,
     data_dir::{DataDir, DataDirError, Record},
     defaults::{CONTROL_NAMESPACE, controllers_config, image_mappings},
+    format,
     gateway::{self, GatewayOptions},
     identity::Identity,
 };
@@ -34,11 +38,22 @@ use crate::{
 /// The field manager of what an instance brings itself: the kinds and the control namespace.
 pub(crate) const FIELD_MANAGER: &str = "kaos-local";
 
+/// What an instance begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// With the objects that the data folder holds.
+    Resume,
+    /// With none: they are removed, whatever they were.
+    Fresh,
+}
+
 /// How to start an instance.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The data folder; made where it does not exist.
     pub data_dir: PathBuf,
+    /// Whether the objects of earlier times are there.
+    pub begin: Begin,
     /// The port of the API. `None`: the one of the last instance on this folder while it is free, else any.
     pub api_port: Option<u16>,
     /// The one address of everything that has a route.
@@ -127,6 +142,7 @@ impl Instance {
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let Options {
             data_dir,
+            begin,
             api_port,
             gateway,
             program,
@@ -135,9 +151,19 @@ impl Instance {
             seams,
         } = options;
         let data = DataDir::lock(&data_dir)?;
+        format::migrate(&data)?;
+        if begin == Begin::Fresh {
+            data.clear()?;
+        }
         let started = seams.clock.now();
         let last = data.last_record();
         let gateway_port = last.as_ref().and_then(|record| record.gateway_port);
+        // From here on it is this process that `kaos down` means, and not the one before.
+        data.write_record(&Record {
+            pid: std::process::id(),
+            api_port: last.as_ref().map_or(0, |record| record.api_port),
+            gateway_port,
+        })?;
         let listener = listen(api_port, last).await?;
         let api = listener
             .local_addr()
@@ -331,17 +357,39 @@ async fn listen(asked: Option<u16>, last: Option<Record>) -> Result<TcpListener,
 }
 
 /// The kinds and the control namespace, as an installation brings them to a cluster.
-async fn set_up(client: &Client) -> Result<(), kube::Error> {
-    for definition in kaos_api::crds() {
-        install(client, &definition).await?;
-    }
+pub(crate) async fn set_up(client: &Client) -> Result<(), kube::Error> {
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(CONTROL_NAMESPACE.to_owned());
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    namespaces
-        .patch(CONTROL_NAMESPACE, &params, &Patch::Apply(&namespace))
-        .await?;
+    let namespace = Patch::Apply(namespace);
+    let namespace = namespaces.patch(CONTROL_NAMESPACE, &params, &namespace);
+    let kinds = install_all(kaos_api::crds, |definition| {
+        let client = client.clone();
+        async move { install(&client, &definition).await }
+    });
+    tokio::try_join!(kinds, namespace)?;
+    Ok(())
+}
+
+/// Works definitions out and installs them. They are large, so that this is most of the work of a first start: none
+/// of it waits for another.
+pub(crate) async fn install_all<W>(
+    definitions: fn() -> Vec<CustomResourceDefinition>,
+    install: impl Fn(CustomResourceDefinition) -> W,
+) -> Result<(), kube::Error>
+where
+    W: Future<Output = Result<(), kube::Error>> + Send + 'static,
+{
+    let failed = |error: JoinError| kube::Error::Service(error.into());
+    let definitions = tokio::task::spawn_blocking(definitions).await.map_err(failed)?;
+    let installs: Vec<_> = definitions
+        .into_iter()
+        .map(|definition| tokio::spawn(install(definition)))
+        .collect();
+    for installed in installs {
+        installed.await.map_err(failed)??;
+    }
     Ok(())
 }
 

@@ -10,6 +10,11 @@ use std::{
 use kube::core::{DynamicObject, GroupVersionKind, TypeMeta};
 use serde_json::Value;
 
+use crate::{
+    finding::{Finding, Findings, Severity},
+    positions::Positions,
+};
+
 /// One object of a manifest file and where it stands.
 #[derive(Clone, Debug)]
 pub struct Manifest {
@@ -19,6 +24,7 @@ pub struct Manifest {
     pub line: usize,
     /// The object, with `apiVersion`, `kind` and `metadata.name`.
     pub object: DynamicObject,
+    pub(crate) positions: Positions,
 }
 
 impl Manifest {
@@ -28,68 +34,102 @@ impl Manifest {
         GroupVersionKind::try_from(types).unwrap_or_else(|_| GroupVersionKind::gvk("", "", ""))
     }
 
-    /// `file:line`, as compilers name places.
-    pub fn place(&self) -> String {
-        format!("{}:{}", self.file.display(), self.line)
+    /// The name of the object.
+    pub fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or_default()
     }
-}
 
-/// Why a manifest cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ManifestError {
-    /// The file or folder cannot be read.
-    #[error("{}: {source}", .path.display())]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A folder without manifests.
-    #[error("{}: the folder has no .yaml, .yml or .json file", .0.display())]
-    Empty(PathBuf),
-    /// A file that is no YAML, or a document that is no Kubernetes object.
-    #[error("{}:{line}: {message}", .file.display())]
-    Invalid {
-        /// The file.
-        file: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What was found and what to write instead.
-        message: String,
-    },
+    /// The namespace that the object goes to, where its kind has any.
+    pub fn namespace_or<'a>(&'a self, default: &'a str) -> &'a str {
+        self.object.metadata.namespace.as_deref().unwrap_or(default)
+    }
+
+    /// `kind/name`, as kubectl prints it.
+    pub fn label(&self) -> String {
+        format!("{}/{}", self.gvk().kind.to_lowercase(), self.name())
+    }
+
+    /// An error about the object, or about a field of it.
+    pub(crate) fn finding(&self, field: Option<&str>, message: impl Into<String>) -> Finding {
+        let line = field.and_then(|field| self.positions.line(field));
+        Finding {
+            severity: Severity::Error,
+            file: self.file.clone(),
+            line: Some(line.unwrap_or(self.line)),
+            object: Some(self.label()),
+            field: field.map(ToOwned::to_owned),
+            message: message.into(),
+        }
+    }
 }
 
 /// Reads every manifest of the paths, in order; of a folder, the `.yaml`, `.yml` and `.json` files directly
 /// in it by name.
 ///
 /// # Errors
-/// At the first path, file or document that cannot be read.
-pub fn load(paths: &[PathBuf]) -> Result<Vec<Manifest>, ManifestError> {
-    let mut manifests = Vec::new();
-    for path in paths {
-        for file in files(path)? {
-            let text = fs::read_to_string(&file).map_err(|source| ManifestError::Io {
-                path: file.clone(),
-                source,
-            })?;
-            manifests.extend(parse(&file, &text)?);
-        }
+/// Everything in them that is no manifest.
+pub fn load(paths: &[PathBuf]) -> Result<Vec<Manifest>, Findings> {
+    let (manifests, findings) = read(paths);
+    if findings.is_empty() {
+        Ok(manifests)
+    } else {
+        Err(Findings(findings))
     }
-    Ok(manifests)
 }
 
-fn files(path: &Path) -> Result<Vec<PathBuf>, ManifestError> {
-    let io = |source| ManifestError::Io {
-        path: path.to_owned(),
-        source,
-    };
-    if !fs::metadata(path).map_err(io)?.is_dir() {
+/// As [`load`], with what can be read though other things cannot.
+pub(crate) fn read(paths: &[PathBuf]) -> (Vec<Manifest>, Vec<Finding>) {
+    let (mut manifests, mut findings) = (Vec::new(), Vec::new());
+    for path in paths {
+        let files = match manifest_files(std::slice::from_ref(path)) {
+            Ok(files) => files,
+            Err(Findings(found)) => {
+                findings.extend(found);
+                continue;
+            }
+        };
+        for file in files {
+            match fs::read_to_string(&file) {
+                Ok(text) => parse(&file, &text, &mut manifests, &mut findings),
+                Err(error) => findings.push(Finding::of_file(&file, None, error.to_string())),
+            }
+        }
+    }
+    twice(&manifests, &mut findings);
+    (manifests, findings)
+}
+
+/// The files that [`load`] reads.
+///
+/// # Errors
+/// Everything that is no file and no folder with manifests.
+pub fn manifest_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Findings> {
+    let (mut found, mut findings) = (Vec::new(), Vec::new());
+    for path in paths {
+        match files(path) {
+            Ok(files) if files.is_empty() => {
+                let message = "the folder has no .yaml, .yml or .json file";
+                findings.push(Finding::of_file(path, None, message));
+            }
+            Ok(files) => found.extend(files),
+            Err(error) => findings.push(Finding::of_file(path, None, error.to_string())),
+        }
+    }
+    if findings.is_empty() {
+        Ok(found)
+    } else {
+        Err(Findings(findings))
+    }
+}
+
+/// The files of a path: itself, or those of a folder.
+pub(crate) fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(io)? {
-        let file = entry.map_err(io)?.path();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
         let manifest = file
             .extension()
             .is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
@@ -98,51 +138,63 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, ManifestError> {
         }
     }
     files.sort();
-    if files.is_empty() {
-        Err(ManifestError::Empty(path.to_owned()))
-    } else {
-        Ok(files)
+    Ok(files)
+}
+
+/// Finds objects that are given twice: the later one would win without a word.
+fn twice(manifests: &[Manifest], findings: &mut Vec<Finding>) {
+    let same = |a: &Manifest, b: &Manifest| {
+        let (x, y) = (a.gvk(), b.gvk());
+        (&x.group, &x.kind, a.name()) == (&y.group, &y.kind, b.name())
+            && a.object.metadata.namespace == b.object.metadata.namespace
+    };
+    for (at, manifest) in manifests.iter().enumerate() {
+        if let Some(first) = manifests[..at].iter().find(|first| same(first, manifest)) {
+            let place = format!("{}:{}", first.file.display(), first.line);
+            let message = format!("it is given in {place} too; remove one of the two, or rename it");
+            findings.push(manifest.finding(None, message));
+        }
     }
 }
 
 /// The objects of one file.
-fn parse(file: &Path, text: &str) -> Result<Vec<Manifest>, ManifestError> {
-    let mut manifests = Vec::new();
+fn parse(file: &Path, text: &str, manifests: &mut Vec<Manifest>, findings: &mut Vec<Finding>) {
     for (line, document) in documents(text) {
-        let value: Value = serde_saphyr::from_str(&document).map_err(|error| {
-            let within = error
-                .location()
-                .map_or(0, |location| location.line().saturating_sub(1));
-            ManifestError::Invalid {
-                file: file.to_owned(),
-                line: line + usize::try_from(within).unwrap_or(0),
-                message: format!(
-                    "not valid YAML: {}",
-                    first_line(&error.without_snippet().to_string())
-                ),
+        match value(&document) {
+            Ok(Value::Null) => {}
+            Ok(value) => match object(value) {
+                Ok(object) => manifests.push(Manifest {
+                    file: file.to_owned(),
+                    line,
+                    object,
+                    positions: Positions::of(&document, line),
+                }),
+                Err(message) => findings.push(Finding::of_file(file, Some(line), message)),
+            },
+            Err((within, message)) => {
+                findings.push(Finding::of_file(file, Some(line + within), message));
             }
-        })?;
-        if value.is_null() {
-            continue;
         }
-        let invalid = |message: String| ManifestError::Invalid {
-            file: file.to_owned(),
-            line,
-            message,
-        };
-        let object = object(value).map_err(invalid)?;
-        manifests.push(Manifest {
-            file: file.to_owned(),
-            line,
-            object,
-        });
     }
-    Ok(manifests)
+}
+
+/// The document as JSON; else the line of it, from 0, that is no YAML, and what was found.
+pub(crate) fn value(document: &str) -> Result<Value, (usize, String)> {
+    serde_saphyr::from_str(document).map_err(|error| {
+        let line = error
+            .location()
+            .map_or(0, |location| location.line().saturating_sub(1));
+        let text = error.without_snippet().to_string();
+        (
+            usize::try_from(line).unwrap_or(0),
+            format!("not valid YAML: {}", text.lines().next().unwrap_or_default()),
+        )
+    })
 }
 
 /// The documents of a YAML stream with the line at which each starts. A line of `---` separates documents
 /// wherever it stands at the start of a line, inside block scalars too (YAML 1.2.2, 9.1.2).
-fn documents(text: &str) -> Vec<(usize, String)> {
+pub(crate) fn documents(text: &str) -> Vec<(usize, String)> {
     let mut documents = Vec::new();
     let mut start = 1;
     let mut current = String::new();
@@ -172,10 +224,6 @@ fn documents(text: &str) -> Vec<(usize, String)> {
         }
     }
     documents
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or(text)
 }
 
 fn object(value: Value) -> Result<DynamicObject, String> {
@@ -223,7 +271,14 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<Vec<Manifest>, String> {
-        parse(Path::new("m.yaml"), text).map_err(|error| error.to_string())
+        let (mut manifests, mut findings) = (Vec::new(), Vec::new());
+        parse(Path::new("m.yaml"), text, &mut manifests, &mut findings);
+        twice(&manifests, &mut findings);
+        if findings.is_empty() {
+            Ok(manifests)
+        } else {
+            Err(Findings(findings).to_string())
+        }
     }
 
     #[test]
@@ -260,10 +315,16 @@ mod tests {
                 "apiVersion must be a non-empty string, found 1",
             ),
             ("apiVersion: v1\nkind: List\nitems: []\n", "kind List is not read"),
+            (
+                "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\n",
+                "m.yaml:5: pod/p: it is given in m.yaml:1 too",
+            ),
         ] {
             let error = parsed(text).unwrap_err();
             assert!(error.contains(expected), "{text:?}: {error}");
         }
+        let all = parsed("- 1\n---\na: 1\n---\nb: [\n").unwrap_err();
+        assert_eq!(all.lines().count(), 3, "each mistake is told: {all}");
         let error = parsed("# c\n\n---\nx: 1\ny: 'open\n").unwrap_err();
         assert!(
             error.starts_with("m.yaml:5:") || error.starts_with("m.yaml:6:"),

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kaos_api::v1alpha1::{Agent, MCPServer, ModelAPI};
 use kube::{
     Api, Client, Resource, ResourceExt,
+    api::ListParams,
     core::{ApiResource, DynamicObject},
     runtime::{WatchStreamExt, watcher},
 };
@@ -38,6 +39,21 @@ pub struct ResourceState {
 /// before the pods behind it run again.
 pub fn follow(client: Client, since: Timestamp) -> impl Stream<Item = Vec<ResourceState>> {
     states(client, since)
+}
+
+/// Whether there is any Agent, MCPServer or ModelAPI.
+///
+/// # Errors
+/// When the API does not answer.
+pub async fn has_resources(client: &Client) -> Result<bool, kube::Error> {
+    for (resource, _) in kinds() {
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let one = ListParams::default().limit(1);
+        if !api.list_metadata(&one).await?.items.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The label under which a kind's pods carry the name of their resource.

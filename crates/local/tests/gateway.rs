@@ -6,7 +6,7 @@
 use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use kaos_external::gateway_api::{Gateway, HTTPRoute};
-use kaos_local::{CONTROL_NAMESPACE, GATEWAY, GatewayOptions, Instance, Options};
+use kaos_local::{Begin, CONTROL_NAMESPACE, GATEWAY, GatewayOptions, Instance, Options};
 use kaos_seams::Seams;
 use kube::{Api, api::DeleteParams};
 use tokio::{
@@ -67,6 +67,7 @@ async fn start(data_dir: &Path, port: Option<u16>) -> Instance {
     );
     Instance::start(Options {
         data_dir: data_dir.to_owned(),
+        begin: Begin::Resume,
         api_port: None,
         gateway: GatewayOptions {
             port,

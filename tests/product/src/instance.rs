@@ -72,12 +72,7 @@ impl Folder {
     /// When files cannot be copied.
     pub fn new() -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let samples = folder.path().join("samples");
-        fs::create_dir(&samples)?;
-        for entry in fs::read_dir(repository().join("samples"))? {
-            let entry = entry?;
-            fs::copy(entry.path(), samples.join(entry.file_name()))?;
-        }
+        copy_folder(&repository().join("samples"), &folder.path().join("samples"))?;
         Ok(Self { folder })
     }
 
@@ -179,6 +174,20 @@ impl Folder {
         ];
         Ok(Up { child, text, readers })
     }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
 }
 
 fn finish(mut command: Command) -> Result<Output> {

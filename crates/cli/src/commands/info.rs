@@ -1,8 +1,9 @@
-//! `version`, `crds` and the hidden `reference`: what the binary says of itself, without a runtime.
+//! `version`, `crds`, `completions` and the hidden `reference`: what the binary says of itself, without a runtime.
 
 use std::io::{Write, stdout};
 
 use anyhow::Result;
+use clap::CommandFactory;
 
 use crate::args::Cli;
 
@@ -18,6 +19,14 @@ pub(crate) fn crds() -> Result<()> {
     for definition in kaos_api::crds() {
         writeln!(out, "---\n{}", serde_saphyr::to_string(&definition)?.trim_end())?;
     }
+    Ok(())
+}
+
+/// Prints a completion script.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "kaos", &mut script);
+    stdout().write_all(&script)?;
     Ok(())
 }
 

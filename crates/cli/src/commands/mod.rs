@@ -1,15 +1,18 @@
 //! One file for each command; here only the way into them.
 
 pub(crate) mod chat;
+pub(crate) mod convert;
+pub(crate) mod detach;
+pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod info;
 pub(crate) mod logs;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod up;
+pub(crate) mod validate;
 
 use anyhow::Result;
-use kaos_local::GatewayOptions;
 use kaos_telemetry::{LogFormat, Logging};
 
 use crate::args::{Command, Global};
@@ -19,9 +22,13 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
     // A pod's level comes by the variable that KAOS images have always read.
     let serving = matches!(command, Command::Serve { .. });
     let of_the_pod = serving.then(|| std::env::var("LOG_LEVEL").unwrap_or_else(|_| "info".to_owned()));
+    let format = match std::env::var("LOG_FORMAT") {
+        Ok(format) if serving && !format.is_empty() => format.parse()?,
+        _ => LogFormat::Text,
+    };
     kaos_telemetry::init(&Logging {
         filter: global.log.clone().or(of_the_pod),
-        format: LogFormat::Text,
+        format,
     })?;
     // Two threads serve a laptop's load; more of them only cost memory in each of many small processes.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -30,20 +37,16 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
         .build()?;
     let result = runtime.block_on(async {
         match command {
-            Command::Up {
-                paths,
-                port,
-                gateway_port,
-                gateway_allow_origin,
-            } => {
-                let gateway = GatewayOptions {
-                    port: gateway_port,
-                    allow_origins: gateway_allow_origin,
-                };
-                up::up(global, &paths, port, gateway).await
-            }
+            Command::Up(args) => up::up(global, args).await,
+            Command::Validate { paths, output } => validate::validate(global, &paths, output).await,
+            Command::Render { paths, output } => validate::render(global, &paths, output).await,
+            Command::Convert { paths, write } => convert::convert(&paths, write),
+            Command::Doctor { paths, output } => doctor::doctor(global, &paths, output).await,
             Command::Down => down::down(global).await,
-            Command::Status { all_namespaces } => status::status(global, all_namespaces).await,
+            Command::Status {
+                all_namespaces,
+                output,
+            } => status::status(global, all_namespaces, output).await,
             Command::Logs {
                 resource,
                 follow,
@@ -60,7 +63,11 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
             Command::Chat { agent, message } => chat::chat(global, &agent, message).await,
             Command::Serve { role } => serve::serve(global, role).await,
             // Answered by `main`, without a runtime.
-            Command::Crds | Command::Version | Command::Reference | Command::Launch { .. } => Ok(()),
+            Command::Crds
+            | Command::Completions { .. }
+            | Command::Version
+            | Command::Reference
+            | Command::Launch { .. } => Ok(()),
         }
     });
     // A read of a terminal's standard input cannot be cancelled: do not wait for its thread.

@@ -10,11 +10,31 @@ use kube::{
     api::ListParams,
     core::{ApiResource, DynamicObject},
 };
+use serde::Serialize;
 
-use crate::{args::Global, output::table, target::connect};
+use crate::{
+    args::{Format, Global},
+    output::{print, table},
+    target::connect,
+};
+
+/// A resource and how it is.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    namespace: String,
+    kind: String,
+    name: String,
+    phase: String,
+    ready: bool,
+    /// What can be called from here, else what pods call.
+    address: String,
+    /// What it waits for; empty where it is ready.
+    message: String,
+}
 
 /// Prints the resources of the namespace, or of all.
-pub(crate) async fn status(global: &Global, all_namespaces: bool) -> Result<()> {
+pub(crate) async fn status(global: &Global, all_namespaces: bool, output: Option<Format>) -> Result<()> {
     let target = connect(global).await?;
     let routes = match kaos_local::route_addresses(&target.client).await {
         Ok(routes) => routes,
@@ -42,22 +62,23 @@ pub(crate) async fn status(global: &Global, all_namespaces: bool) -> Result<()> 
             } else {
                 text("phase")
             };
-            let message = if status["ready"] == true {
-                String::new()
-            } else {
-                text("message")
-            };
+            let ready = status["ready"] == true;
+            let message = if ready { String::new() } else { text("message") };
             let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-            // What can be called from here, else what pods call.
             let route = routes.get(&(kind.kind.clone(), namespace.clone(), name.clone()));
-            rows.push(vec![
+            rows.push(Row {
+                address: route.cloned().unwrap_or_else(|| text("endpoint")),
+                kind: kind.kind.clone(),
                 namespace,
-                format!("{}/{name}", kind.kind.to_lowercase()),
+                name,
                 phase,
-                route.cloned().unwrap_or_else(|| text("endpoint")),
+                ready,
                 message,
-            ]);
+            });
         }
+    }
+    if let Some(format) = output {
+        return print(format, &rows);
     }
     if rows.is_empty() {
         let place = if all_namespaces {
@@ -68,6 +89,13 @@ pub(crate) async fn status(global: &Global, all_namespaces: bool) -> Result<()> 
         eprintln!("no agents, tool servers or model APIs in {place}");
         return Ok(());
     }
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|row| {
+            let resource = format!("{}/{}", row.kind.to_lowercase(), row.name);
+            vec![row.namespace, resource, row.phase, row.address, row.message]
+        })
+        .collect();
     writeln!(
         stdout(),
         "{}",

@@ -35,7 +35,11 @@ fn an_unknown_kind_is_told_with_its_place() -> Result<()> {
     let text = AGENT.replace("kind: Agent", "kind: Agnet");
     contains(
         &refused(&text)?,
-        &["mine.yaml:1", "no kind Agnet in kaos.tools/v1alpha1"],
+        &[
+            "mine.yaml:2",
+            "no kind Agnet in kaos.tools/v1alpha1",
+            "did you mean kind Agent",
+        ],
     )
 }
 
@@ -50,7 +54,15 @@ fn an_unknown_field_is_named_and_nothing_is_applied() -> Result<()> {
     );
     folder.write("mine.yaml", &text)?;
     let message = folder.up(&["mine.yaml"])?.ended()?.failed()?;
-    contains(&message, &["nothing was applied", "mine.yaml:6", "spec.modle"])?;
+    contains(
+        &message,
+        &[
+            "nothing was applied",
+            "mine.yaml:9: agent/b",
+            "spec.modle",
+            "did you mean model?",
+        ],
+    )?;
     let mut up = folder.up(&[])?;
     up.prints("API:")?;
     let agents = folder.kubectl(&["get", "agents"])?.ok()?;

@@ -47,7 +47,8 @@ fn runs_in(folder: &Folder, before: &str, document: &str) -> Result<()> {
         if line.starts_with("cargo xtask ") || line.starts_with("git clone ") || line.starts_with("cd ") {
             continue;
         }
-        if let Some(arguments) = line.strip_prefix("kaos up ") {
+        let stays = !line.contains(" --detach");
+        if let Some(arguments) = line.strip_prefix("kaos up ").filter(|_| stays) {
             drop(running.take());
             let mut up = folder.up(&arguments.split_whitespace().collect::<Vec<_>>())?;
             up.ready().with_context(|| format!("{document}: {command}"))?;
@@ -73,6 +74,12 @@ fn runs_in(folder: &Folder, before: &str, document: &str) -> Result<()> {
             .with_context(|| format!("{document}: {command}"))?;
     }
     // A manifest that is shown is one that the API takes.
+    let shows = !blocks(&text, "yaml").is_empty();
+    if running.is_none() && shows {
+        let mut up = folder.up(&[])?;
+        up.prints("API:")?;
+        running = Some(up);
+    }
     for manifest in blocks(&text, "yaml") {
         folder.write("shown.yaml", &manifest.join("\n"))?;
         let arguments = ["apply", "--dry-run=server", "-f", "shown.yaml"];
@@ -81,12 +88,28 @@ fn runs_in(folder: &Folder, before: &str, document: &str) -> Result<()> {
             .ok()
             .with_context(|| format!("{document}: {manifest:#?}"))?;
     }
+    drop(running);
     Ok(())
 }
 
 #[test]
 fn the_commands_of_the_readme_run() -> Result<()> {
     runs("README.md")
+}
+
+#[test]
+fn the_commands_of_getting_started_run() -> Result<()> {
+    runs("docs/getting-started.md")
+}
+
+#[test]
+fn the_commands_of_laptop_to_cluster_run() -> Result<()> {
+    runs("docs/laptop-to-cluster.md")
+}
+
+#[test]
+fn the_commands_of_the_agents_run() -> Result<()> {
+    runs("docs/agents.md")
 }
 
 #[test]

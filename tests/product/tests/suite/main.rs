@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod clients;
+mod commands;
 mod documents;
 mod kubectl;
 mod logs;
@@ -11,3 +12,4 @@ mod quickstart;
 mod rollout;
 mod team;
 mod tools;
+mod up;
