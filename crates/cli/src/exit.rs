@@ -28,7 +28,7 @@ pub(crate) struct Coded {
 
 impl Coded {
     /// An error to be told.
-    pub(crate) fn new(code: u8, message: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn telling(code: u8, message: impl Into<String>) -> anyhow::Error {
         let message = Some(message.into());
         Self { code, message }.into()
     }
@@ -77,10 +77,10 @@ mod tests {
     #[test]
     fn each_kind_of_error_has_its_code() {
         assert_eq!(code(&anyhow::anyhow!("x")), FAILED);
-        assert_eq!(code(&Coded::new(NOT_READY, "x").context("y")), NOT_READY);
+        assert_eq!(code(&Coded::telling(NOT_READY, "x").context("y")), NOT_READY);
         assert_eq!(code(&anyhow::Error::from(Findings::default())), REFUSED);
         let refused = BringError::Apply(ApplyError::Refused(Findings::default()));
         assert_eq!(code(&anyhow::Error::from(refused)), REFUSED);
-        assert!(is_told(&Coded::told(REFUSED)) && !is_told(&Coded::new(FAILED, "x")));
+        assert!(is_told(&Coded::told(REFUSED)) && !is_told(&Coded::telling(FAILED, "x")));
     }
 }

@@ -56,14 +56,14 @@ pub(crate) async fn connect(global: &Global) -> Result<Target> {
             "no instance runs on {}; start one with `kaos up --data-dir {0}`",
             data_dir.display()
         );
-        return Err(Coded::new(NOTHING_RUNS, message));
+        return Err(Coded::telling(NOTHING_RUNS, message));
     } else {
         from_kubeconfig(global).await.map_err(|error| {
             let message = format!(
                 "no instance runs on {} and no cluster is configured; start one with `kaos up`: {error:#}",
                 shown(&data_dir)
             );
-            Coded::new(NOTHING_RUNS, message)
+            Coded::telling(NOTHING_RUNS, message)
         })?
     };
     eprintln!(

@@ -53,7 +53,7 @@ impl Finding {
 
     /// The same as a warning.
     #[must_use]
-    pub(crate) fn as_warning(mut self) -> Self {
+    pub(crate) fn into_warning(mut self) -> Self {
         self.severity = Severity::Warning;
         self
     }
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(finding.to_string(), "a.yaml:3: agent/a: spec.replicas: too large");
         finding.message = "spec.replicas: Invalid value: -1".to_owned();
         assert_eq!(
-            finding.clone().as_warning().to_string(),
+            finding.clone().into_warning().to_string(),
             "a.yaml:3: warning: agent/a: spec.replicas: Invalid value: -1"
         );
         let several = Findings(vec![finding, Finding::of_file(Path::new("b"), None, "empty")]);

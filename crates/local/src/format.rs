@@ -13,8 +13,11 @@ const FILE: &str = "format";
 /// The format that this program writes.
 pub(crate) const FORMAT: usize = 1;
 
-/// What brings a folder from one format to the next: the first entry from 0 to 1, and so on.
-const STEPS: [fn(&DataDir) -> Result<(), DataDirError>; FORMAT] = [
+/// What brings a folder from one format to the next.
+type Step = fn(&DataDir) -> Result<(), DataDirError>;
+
+/// The first entry from format 0 to 1, and so on.
+const STEPS: [Step; FORMAT] = [
     // A folder without a number has everything that format 1 has but the list of applied objects, and that may be
     // missing: objects that were applied before are found in no list, and so are never pruned.
     |_| Ok(()),

@@ -412,7 +412,7 @@ impl Stand {
             let mut finding = manifest.finding(field.as_deref(), self.message.clone());
             if self.phase != "Failed" {
                 // What it waits for is told where that stands.
-                finding = finding.as_warning();
+                finding = finding.into_warning();
             }
             findings.push(finding);
         }
@@ -425,7 +425,7 @@ impl Stand {
                 }
             }) {
                 let field = mentioned(manifest, &note);
-                findings.push(manifest.finding(field.as_deref(), note).as_warning());
+                findings.push(manifest.finding(field.as_deref(), note).into_warning());
             }
         }
         findings

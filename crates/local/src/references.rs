@@ -51,7 +51,7 @@ pub(crate) fn missing(deployments: &[Deployment], manifests: &[Manifest], namesp
             ) else {
                 continue;
             };
-            findings.push(user.finding(Some(&field), problem).as_warning());
+            findings.push(user.finding(Some(&field), problem).into_warning());
         }
     }
     findings

@@ -105,7 +105,7 @@ pub(crate) async fn detach(global: &Global, patience: Duration) -> Result<()> {
                 "not everything is ready after {} s; {goes_on}",
                 patience.as_secs()
             );
-            return Err(Coded::new(NOT_READY, message));
+            return Err(Coded::telling(NOT_READY, message));
         }
         Some(Ok(read)) => {
             read.context("the process in the background cannot be heard")?;
