@@ -22,6 +22,25 @@ pub struct Config {
     pub gateway: Option<Gateway>,
 }
 
+impl Config {
+    /// What goes without saying: every role of this program in the image `kaos`, tools written in Python in the
+    /// image `tools`, what others publish in their own images; no routes and no telemetry.
+    pub fn new(kaos: &str, tools: &str) -> Self {
+        Self {
+            images: Images::with(kaos, tools),
+            runtimes: BTreeMap::from([
+                ("python-string".to_owned(), Runtime::python_functions(tools)),
+                ("stdio".to_owned(), Runtime::stdio_server(tools)),
+            ]),
+            runtimes_from: None,
+            cluster_domain: "cluster.local".to_owned(),
+            log_level: "INFO".to_owned(),
+            telemetry: TelemetryDefaults::default(),
+            gateway: None,
+        }
+    }
+}
+
 /// The images of the generated containers.
 #[derive(Clone, Debug)]
 pub struct Images {
@@ -35,10 +54,38 @@ pub struct Images {
     pub ollama: RoleImage,
     /// What has Ollama pull its model, and tells how far it is.
     pub model_pull: RoleImage,
-    /// A Python with pip, for tool servers that are packages of PyPI.
+    /// The bridge beside a Python, for tool servers that are packages of PyPI.
     pub python: RoleImage,
-    /// Node.js with npx, for tool servers that are packages of npm.
+    /// The bridge beside Node.js with npx, for tool servers that are packages of npm.
     pub node: RoleImage,
+}
+
+impl Images {
+    /// Every role of this program in the image `kaos`, and beside interpreters in the image `tools`. The others as
+    /// they are published.
+    fn with(kaos: &str, tools: &str) -> Self {
+        let own = |role: &str| RoleImage {
+            image: kaos.to_owned(),
+            args: words(&["serve", role]),
+        };
+        let bridge = RoleImage {
+            image: tools.to_owned(),
+            args: words(&["serve", "bridge"]),
+        };
+        let published = |image: &str| RoleImage {
+            image: image.to_owned(),
+            args: Vec::new(),
+        };
+        Self {
+            agent: own("agent"),
+            litellm: published("ghcr.io/berriai/litellm:main-stable"),
+            native_proxy: own("proxy"),
+            ollama: published("ollama/ollama:latest"),
+            model_pull: own("model-pull"),
+            python: bridge.clone(),
+            node: bridge,
+        }
+    }
 }
 
 /// An image, and what makes it take its role.
@@ -63,6 +110,34 @@ pub struct Runtime {
     pub params_env_var: Option<String>,
     /// Variables that an MCPServer of this runtime has to set.
     pub required_env: Vec<String>,
+}
+
+impl Runtime {
+    /// Functions in Python, served from `params` by the tool server in `image`.
+    fn python_functions(image: &str) -> Self {
+        Self {
+            image: image.to_owned(),
+            args: words(&["serve", "tools"]),
+            params_env_var: Some("MCP_TOOLS_STRING".to_owned()),
+            required_env: words(&["MCP_TOOLS_STRING"]),
+            ..Self::default()
+        }
+    }
+
+    /// A server that speaks over stdio, whose command line is `params`, served by the bridge in `image`.
+    fn stdio_server(image: &str) -> Self {
+        Self {
+            image: image.to_owned(),
+            args: words(&["serve", "bridge"]),
+            params_env_var: Some("MCP_COMMAND".to_owned()),
+            required_env: words(&["MCP_COMMAND"]),
+            ..Self::default()
+        }
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
 }
 
 /// A ConfigMap by name.

@@ -2,12 +2,10 @@
 //!
 //! The image names are those of a cluster, so that the objects in the embedded API read the same as there.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use kaos_api::names;
-use kaos_controllers::{
-    Config, ConfigMapRef, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults,
-};
+use kaos_controllers::{Config, ConfigMapRef, Gateway, RouteTimeouts};
 use kaos_node::{ImageMapping, PortNotice, Program};
 
 /// Where a cluster keeps the operator and its configuration; the local API has it too, so that the same
@@ -18,10 +16,6 @@ pub const CONTROL_NAMESPACE: &str = "kaos-system";
 const IMAGE: &str = "kaos";
 /// The image of the tool server: the same program beside a Python interpreter.
 const TOOLS_IMAGE: &str = "kaos-tools";
-/// LiteLLM's own image, for which this program stands, too.
-const LITELLM_IMAGE: &str = "ghcr.io/berriai/litellm:main-stable";
-/// Ollama's own image, which stands for the Ollama of this machine.
-const OLLAMA_IMAGE: &str = "ollama/ollama:latest";
 
 /// The Gateway that the local gateway serves, in [`CONTROL_NAMESPACE`].
 pub const GATEWAY: &str = "kaos-gateway";
@@ -30,55 +24,21 @@ fn image(repository: &str) -> String {
     format!("{repository}:{}", env!("CARGO_PKG_VERSION"))
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
-}
-
 /// The configuration of the controllers: each role in this program's image, routes through the local gateway,
 /// and more tool runtimes from the same ConfigMap as on a cluster.
 pub fn controllers_config(log_level: &str) -> Config {
-    let role = |image: String, args: &[&str]| RoleImage {
-        image,
-        args: words(args),
-    };
-    let foreign = |image: &str| role(image.to_owned(), &[]);
-    let tools = Runtime {
-        image: image(TOOLS_IMAGE),
-        args: words(&["serve", "tools"]),
-        params_env_var: Some("MCP_TOOLS_STRING".to_owned()),
-        required_env: words(&["MCP_TOOLS_STRING"]),
-        ..Runtime::default()
-    };
-    let stdio = Runtime {
-        image: image(TOOLS_IMAGE),
-        args: words(&["serve", "bridge"]),
-        params_env_var: Some("MCP_COMMAND".to_owned()),
-        required_env: words(&["MCP_COMMAND"]),
-        ..Runtime::default()
-    };
     Config {
-        images: Images {
-            agent: role(image(IMAGE), &["serve", "agent"]),
-            litellm: foreign(LITELLM_IMAGE),
-            native_proxy: role(image(IMAGE), &["serve", "proxy"]),
-            ollama: foreign(OLLAMA_IMAGE),
-            model_pull: role(image(IMAGE), &["serve", "model-pull"]),
-            python: role(image(TOOLS_IMAGE), &["serve", "bridge"]),
-            node: role(image(TOOLS_IMAGE), &["serve", "bridge"]),
-        },
-        runtimes: BTreeMap::from([("python-string".to_owned(), tools), ("stdio".to_owned(), stdio)]),
         runtimes_from: Some(ConfigMapRef {
             namespace: CONTROL_NAMESPACE.to_owned(),
             name: names::RUNTIMES_CONFIG_MAP.to_owned(),
         }),
-        cluster_domain: "cluster.local".to_owned(),
         log_level: log_level.to_owned(),
-        telemetry: TelemetryDefaults::default(),
         gateway: Some(Gateway {
             name: GATEWAY.to_owned(),
             namespace: CONTROL_NAMESPACE.to_owned(),
             timeouts: RouteTimeouts::default(),
         }),
+        ..Config::new(&image(IMAGE), &image(TOOLS_IMAGE))
     }
 }
 

@@ -14,7 +14,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 pub use client::{Error, Ollama};
 pub use name::{ModelName, NameError};
@@ -24,11 +24,19 @@ pub use server::{ServeError, serve};
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A client for addresses of the pod or the cluster, which no proxy server knows.
+/// The client for addresses of the pod or the cluster, which no proxy server knows. Built when it is first asked for:
+/// building reads all certificates of the system, which takes longer than a question.
 fn http_client() -> Result<reqwest::Client, reqwest::Error> {
-    reqwest::Client::builder()
+    static MADE: OnceLock<reqwest::Client> = OnceLock::new();
+    if let Some(client) = MADE.get() {
+        return Ok(client.clone());
+    }
+    let client = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
-        .build()
+        // Questions are too rare for a connection to wait for the next one.
+        .pool_max_idle_per_host(0)
+        .build()?;
+    Ok(MADE.get_or_init(|| client).clone())
 }

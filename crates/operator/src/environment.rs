@@ -3,9 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use kaos_api::names;
-use kaos_controllers::{
-    Config, ConfigMapRef, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults,
-};
+use kaos_controllers::{Config, ConfigMapRef, Gateway, RouteTimeouts, TelemetryDefaults};
 
 use crate::duration::{FORM, is_duration};
 
@@ -28,8 +26,6 @@ const CLUSTER_DOMAIN: &str = "KUBERNETES_CLUSTER_DOMAIN";
 /// The images of this version's own roles.
 const OWN_IMAGE: &str = concat!("kaos:", env!("CARGO_PKG_VERSION"));
 const OWN_TOOLS_IMAGE: &str = concat!("kaos-tools:", env!("CARGO_PKG_VERSION"));
-const LITELLM: &str = "ghcr.io/berriai/litellm:main-stable";
-const OLLAMA: &str = "ollama/ollama:latest";
 
 /// The levels that every image of the pods knows.
 const LEVELS: [&str; 5] = ["TRACE", "DEBUG", "INFO", "WARNING", "ERROR"];
@@ -75,23 +71,33 @@ impl Environment {
         let system_namespace = self
             .name(SYSTEM_NAMESPACE)
             .unwrap_or_else(|| "kaos-system".to_owned());
+        // One program, one image: whoever keeps it elsewhere keeps it there for all of its roles.
+        let own = self.image(AGENT_IMAGE).unwrap_or_else(|| OWN_IMAGE.to_owned());
+        let tools = self
+            .image(TOOLS_IMAGE)
+            .unwrap_or_else(|| OWN_TOOLS_IMAGE.to_owned());
+        let mut config = Config::new(&own, &tools);
+        for (image, variable) in [
+            (&mut config.images.litellm.image, LITELLM_IMAGE),
+            (&mut config.images.ollama.image, OLLAMA_IMAGE),
+        ] {
+            if let Some(wanted) = self.image(variable) {
+                *image = wanted;
+            }
+        }
         Config {
-            images: self.images(),
-            runtimes: BTreeMap::from([
-                ("python-string".to_owned(), self.python_functions()),
-                ("stdio".to_owned(), self.stdio_server()),
-            ]),
             runtimes_from: Some(ConfigMapRef {
                 namespace: system_namespace.clone(),
                 name: names::RUNTIMES_CONFIG_MAP.to_owned(),
             }),
-            cluster_domain: self.cluster_domain(),
-            log_level: self.log_level(),
+            cluster_domain: self.cluster_domain().unwrap_or(config.cluster_domain),
+            log_level: self.log_level().unwrap_or(config.log_level),
             telemetry: TelemetryDefaults {
                 enabled: self.switch(TELEMETRY_ENABLED),
                 endpoint: self.get(TELEMETRY_ENDPOINT),
             },
             gateway: self.gateway(system_namespace),
+            ..config
         }
     }
 
@@ -115,70 +121,20 @@ impl Environment {
     }
 
     /// An image, of which the name alone can be checked.
-    fn image(&mut self, variable: &str, default: &str) -> String {
-        match self.get(variable) {
-            Some(image) if image.contains(char::is_whitespace) => {
-                self.wrong(
-                    variable,
-                    &image,
-                    "write an image without spaces, such as registry.example.com/kaos:1",
-                );
-                default.to_owned()
-            }
-            image => image.unwrap_or_else(|| default.to_owned()),
+    fn image(&mut self, variable: &str) -> Option<String> {
+        let image = self.get(variable)?;
+        if image.contains(char::is_whitespace) {
+            self.wrong(
+                variable,
+                &image,
+                "write an image without spaces, such as registry.example.com/kaos:1",
+            );
         }
+        Some(image)
     }
 
-    fn images(&mut self) -> Images {
-        let foreign = |image: String| RoleImage {
-            image,
-            args: Vec::new(),
-        };
-        // One program, one image: whoever keeps it elsewhere keeps it there for all of its roles.
-        let own = self.image(AGENT_IMAGE, OWN_IMAGE);
-        let role = |name: &str| RoleImage {
-            image: own.clone(),
-            args: vec!["serve".to_owned(), name.to_owned()],
-        };
-        let bridge = RoleImage {
-            image: self.get(TOOLS_IMAGE).unwrap_or_else(|| OWN_TOOLS_IMAGE.to_owned()),
-            args: vec!["serve".to_owned(), "bridge".to_owned()],
-        };
-        Images {
-            agent: role("agent"),
-            litellm: foreign(self.image(LITELLM_IMAGE, LITELLM)),
-            native_proxy: role("proxy"),
-            ollama: foreign(self.image(OLLAMA_IMAGE, OLLAMA)),
-            model_pull: role("model-pull"),
-            python: bridge.clone(),
-            node: bridge,
-        }
-    }
-
-    fn stdio_server(&self) -> Runtime {
-        Runtime {
-            image: self.get(TOOLS_IMAGE).unwrap_or_else(|| OWN_TOOLS_IMAGE.to_owned()),
-            args: vec!["serve".to_owned(), "bridge".to_owned()],
-            params_env_var: Some("MCP_COMMAND".to_owned()),
-            required_env: vec!["MCP_COMMAND".to_owned()],
-            ..Runtime::default()
-        }
-    }
-
-    fn python_functions(&mut self) -> Runtime {
-        Runtime {
-            image: self.image(TOOLS_IMAGE, OWN_TOOLS_IMAGE),
-            args: vec!["serve".to_owned(), "tools".to_owned()],
-            params_env_var: Some("MCP_TOOLS_STRING".to_owned()),
-            required_env: vec!["MCP_TOOLS_STRING".to_owned()],
-            ..Runtime::default()
-        }
-    }
-
-    fn log_level(&mut self) -> String {
-        let Some(value) = self.get(LOG_LEVEL) else {
-            return "INFO".to_owned();
-        };
+    fn log_level(&mut self) -> Option<String> {
+        let value = self.get(LOG_LEVEL)?;
         let level = value.to_ascii_uppercase();
         if !LEVELS.contains(&level.as_str()) {
             self.wrong(
@@ -187,7 +143,7 @@ impl Environment {
                 format_args!("write one of {}", LEVELS.join(", ")),
             );
         }
-        level
+        Some(level)
     }
 
     /// The name of a namespace or of another object: a DNS label.
@@ -203,10 +159,8 @@ impl Environment {
         Some(name)
     }
 
-    fn cluster_domain(&mut self) -> String {
-        let Some(domain) = self.get(CLUSTER_DOMAIN) else {
-            return "cluster.local".to_owned();
-        };
+    fn cluster_domain(&mut self) -> Option<String> {
+        let domain = self.get(CLUSTER_DOMAIN)?;
         if !domain.split('.').all(is_label) {
             self.wrong(
                 CLUSTER_DOMAIN,
@@ -214,7 +168,7 @@ impl Environment {
                 "write the cluster's DNS domain, such as cluster.local",
             );
         }
-        domain
+        Some(domain)
     }
 
     fn gateway(&mut self, system_namespace: String) -> Option<Gateway> {
@@ -284,8 +238,8 @@ mod tests {
         let config = read(&[(GATEWAY_NAME, ""), (TELEMETRY_ENDPOINT, ""), (AGENT_IMAGE, "")]).unwrap();
         assert_eq!(config.images.agent.image, OWN_IMAGE);
         assert_eq!(config.images.agent.args, ["serve", "agent"]);
-        assert_eq!(config.images.litellm.image, LITELLM);
-        assert_eq!(config.images.ollama.image, OLLAMA);
+        assert_eq!(config.images.litellm.image, Config::new("", "").images.litellm.image);
+        assert_eq!(config.images.ollama.image, Config::new("", "").images.ollama.image);
         assert_eq!(config.runtimes["python-string"].image, OWN_TOOLS_IMAGE);
         assert_eq!(config.log_level, "INFO");
         assert_eq!(config.cluster_domain, "cluster.local");

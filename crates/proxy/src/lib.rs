@@ -30,4 +30,5 @@ mod stream;
 mod watched;
 
 pub use config::{Config, ConfigError};
+pub use provider::known::providers;
 pub use router::{Error, serve};

@@ -103,7 +103,7 @@ pub enum ProxyRuntime {
     #[default]
     #[serde(rename = "LiteLLM")]
     LiteLlm,
-    /// The proxy that comes with KAOS: providers that speak the OpenAI API, and mock, a test model.
+    /// The proxy that comes with KAOS: the usual providers, servers that speak the OpenAI API, and mock, a test model.
     Native,
 }
 
@@ -111,10 +111,44 @@ pub enum ProxyRuntime {
 const ASKS_MOCK: &str = "has(self.provider) ? self.provider == 'mock' : \
     has(self.models) ? self.models.exists(m, m == 'mock' || m.startsWith('mock/')) : \
     has(self.model) && (self.model == 'mock' || self.model.startsWith('mock/'))";
-/// CEL: whether all models name a provider that the native proxy has.
-const NATIVE_MODELS: &str = "(has(self.models) ? \
-    self.models.all(m, m == 'mock' || m.startsWith('mock/') || m.startsWith('openai/')) : \
-    self.model == 'mock' || self.model.startsWith('mock/') || self.model.startsWith('openai/'))";
+/// The providers that the native proxy has, as LiteLLM names them.
+pub const NATIVE_PROVIDERS: &[&str] = &[
+    "anthropic",
+    "azure",
+    "cerebras",
+    "custom_openai",
+    "dashscope",
+    "deepinfra",
+    "deepseek",
+    "gemini",
+    "github",
+    "groq",
+    "hosted_vllm",
+    "litellm_proxy",
+    "llamafile",
+    "lm_studio",
+    "meta_llama",
+    "mistral",
+    "mock",
+    "moonshot",
+    "nvidia_nim",
+    "ollama",
+    "ollama_chat",
+    "openai",
+    "openrouter",
+    "perplexity",
+    "sambanova",
+    "together_ai",
+    "xai",
+];
+/// CEL: whether the provider is one that the native proxy has.
+fn is_native_provider() -> String {
+    format!("self.provider in ['{}']", NATIVE_PROVIDERS.join("', '"))
+}
+/// CEL: whether all models name their provider. Which the native proxy has is not asked here: that would cost more
+/// than an API server grants.
+const MODELS_NAME_PROVIDERS: &str = "(has(self.models) ? self.models.all(m, m == 'mock' || m.contains('/')) : \
+    self.model == 'mock' || self.model.contains('/'))";
 
 /// The models of a proxy and their provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -130,20 +164,21 @@ const NATIVE_MODELS: &str = "(has(self.models) ? \
 #[x_kube(validation = Rule::new(format!("!has(self.apiKey) || !({ASKS_MOCK})"))
     .message("the provider mock needs no key: remove apiKey")
     .field_path(".apiKey").reason(Reason::FieldValueForbidden))]
-#[x_kube(validation = Rule::new(
-    "self.runtime != 'Native' || has(self.configYaml) || !has(self.provider) || self.provider in ['openai', 'mock']")
+#[x_kube(validation = Rule::new(format!(
+    "self.runtime != 'Native' || has(self.configYaml) || !has(self.provider) || {}", is_native_provider()))
     .message(Message::Expression(
         "'runtime Native has no provider ' + self.provider + ': write provider: openai and its apiBase for a server \
          that speaks the OpenAI API, or runtime: LiteLLM'".to_owned()))
     .field_path(".provider"))]
 #[x_kube(validation = Rule::new(format!(
     "self.runtime != 'Native' || has(self.configYaml) || has(self.provider) || has(self.apiBase) || \
-     !(has(self.models) || has(self.model)) || {NATIVE_MODELS}"))
-    .message("runtime Native needs to know where the models are: add provider (openai or mock) or apiBase")
+     !(has(self.models) || has(self.model)) || {MODELS_NAME_PROVIDERS}"))
+    .message("runtime Native needs to know where the models are: add provider, such as openai, or apiBase")
     .field_path(".provider").reason(Reason::FieldValueRequired))]
 pub struct ProxyConfig {
     /// The program that passes requests on: LiteLLM, which speaks to many providers, or Native, the proxy that
-    /// comes with KAOS, for servers that speak the OpenAI API and for the provider mock. Default: LiteLLM.
+    /// comes with KAOS, for the usual ones, for servers that speak the OpenAI API and for the provider mock.
+    /// Default: LiteLLM.
     #[serde(default)]
     pub runtime: ProxyRuntime,
     /// The models that may be asked for: names, PREFIX/* for all that begin with PREFIX/, or * for all.

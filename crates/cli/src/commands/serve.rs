@@ -129,3 +129,15 @@ fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use kaos_api::v1alpha1::NATIVE_PROVIDERS;
+
+    #[test]
+    fn a_manifest_may_name_the_providers_that_the_proxy_has_and_no_others() {
+        let mut has: Vec<_> = kaos_proxy::providers().collect();
+        has.sort_unstable();
+        assert_eq!(has, NATIVE_PROVIDERS);
+    }
+}

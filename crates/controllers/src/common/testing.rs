@@ -1,50 +1,32 @@
 //! What the tests of builders share.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kaos_api::names::Kind;
 use kube::ResourceExt;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::objects::Owner;
-use crate::config::{Config, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults};
+use crate::config::{Config, Gateway, RouteTimeouts, Runtime};
 
 /// A configuration as an installation brings it, without a Gateway.
 pub(crate) fn config() -> Config {
-    let role = |image: &str, args: &[&str]| RoleImage {
-        image: image.to_owned(),
-        args: words(args),
-    };
-    let python = Runtime {
-        image: "kaos-tools:1".to_owned(),
-        args: words(&["serve", "tools"]),
-        params_env_var: Some("MCP_TOOLS_STRING".to_owned()),
-        ..Runtime::default()
-    };
     let plain = Runtime {
         image: "plain:1".to_owned(),
         command: words(&["/bin/plain"]),
         args: words(&["--port", "8000"]),
         ..Runtime::default()
     };
-    Config {
-        images: Images {
-            agent: role("kaos:1", &["serve", "agent"]),
-            litellm: role("litellm:1", &[]),
-            native_proxy: role("kaos:1", &["serve", "proxy"]),
-            ollama: role("ollama:1", &[]),
-            model_pull: role("kaos:1", &["serve", "model-pull"]),
-            python: role("python:1", &["serve", "bridge"]),
-            node: role("node:1", &["serve", "bridge"]),
-        },
-        runtimes: BTreeMap::from([("plain".to_owned(), plain), ("python-string".to_owned(), python)]),
-        runtimes_from: None,
-        cluster_domain: "cluster.local".to_owned(),
-        log_level: "INFO".to_owned(),
-        telemetry: TelemetryDefaults::default(),
-        gateway: None,
+    let mut config = Config::new("kaos:1", "kaos-tools:1");
+    config.runtimes.insert("plain".to_owned(), plain);
+    for (image, known) in [
+        (&mut config.images.litellm, "litellm:1"),
+        (&mut config.images.ollama, "ollama:1"),
+        (&mut config.images.python, "python:1"),
+        (&mut config.images.node, "node:1"),
+    ] {
+        known.clone_into(&mut image.image);
     }
+    config
 }
 
 /// A Gateway with the usual timeouts.

@@ -108,11 +108,17 @@ pub(super) fn pods<'a>(
         mounts.push(read_only(KEY_VOLUME, KEY_DIRECTORY));
         before.push(literal(API_KEY_FILE, &format!("{KEY_DIRECTORY}/{KEY_FILE}")));
     }
-    let mut after = vec![match proxy.runtime {
-        ProxyRuntime::LiteLlm => literal("LITELLM_LOG", litellm_log_level(&config.log_level)),
-        ProxyRuntime::Native => literal("LOG_LEVEL", &config.log_level),
-    }];
-    after.extend(telemetry::litellm_env(proxy.telemetry, owner));
+    let (level, sent) = match proxy.runtime {
+        ProxyRuntime::LiteLlm => (
+            literal("LITELLM_LOG", litellm_log_level(&config.log_level)),
+            telemetry::litellm_env(proxy.telemetry, owner),
+        ),
+        ProxyRuntime::Native => (
+            literal("LOG_LEVEL", &config.log_level),
+            telemetry::env(proxy.telemetry, owner),
+        ),
+    };
+    let after = [vec![level], sent].concat();
     let text = file.and_then(|file| file.data.as_ref()?.get(names::LITELLM_CONFIG_KEY));
     Pods {
         image: &program.image,

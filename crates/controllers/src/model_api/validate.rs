@@ -2,7 +2,7 @@
 //! stored under other rules.
 
 use k8s_openapi::api::core::v1::{ConfigMapKeySelector, EnvVar, EnvVarSource, SecretKeySelector};
-use kaos_api::v1alpha1::{ApiKey, ModelAPISpec, ModelApiMode, ProxyConfig, ProxyRuntime};
+use kaos_api::v1alpha1::{ApiKey, ModelAPISpec, ModelApiMode, NATIVE_PROVIDERS, ProxyConfig, ProxyRuntime};
 
 use super::{
     accepts::ANY,
@@ -23,8 +23,6 @@ use crate::{
 
 /// The provider that the native proxy plays itself.
 const MOCK: &str = "mock";
-/// The providers that the native proxy has.
-const NATIVE: [&str; 2] = ["openai", MOCK];
 
 /// A ModelAPI with everything it needs.
 #[derive(Debug)]
@@ -119,8 +117,10 @@ fn validate_proxy<'a>(
     let (provider, api_base) = (filled(&proxy.provider), filled(&proxy.api_base));
     let models = models(proxy, notes);
     let users = env::users(spec.container.as_ref(), "spec.proxyConfig.env", &proxy.env, notes);
-    let telemetry = sent(spec, config, runtime, notes);
-    let file = file(proxy, models, api_base, telemetry, notes)?;
+    let telemetry = telemetry::merged("spec.telemetry", spec.telemetry.as_ref(), &config.telemetry, notes);
+    // The proxy of KAOS needs no callbacks.
+    let by_callbacks = telemetry.filter(|_| runtime == ProxyRuntime::LiteLlm);
+    let file = file(proxy, models, api_base, by_callbacks, notes)?;
     if let File::Generated(models) = &file {
         check_provider(runtime, provider, api_base, models)?;
     } else if provider.is_some() {
@@ -188,32 +188,6 @@ fn models<'a>(proxy: &'a ProxyConfig, notes: &mut Vec<Note>) -> Vec<&'a str> {
         ));
     }
     proxy.models.iter().map(String::as_str).collect()
-}
-
-/// Telemetry that is on, and that the runtime sends.
-fn sent<'a>(
-    spec: &'a ModelAPISpec,
-    config: &'a Config,
-    runtime: ProxyRuntime,
-    notes: &mut Vec<Note>,
-) -> Option<Sent<'a>> {
-    match runtime {
-        ProxyRuntime::LiteLlm => telemetry::merged(
-            "spec.telemetry",
-            spec.telemetry.as_ref(),
-            &config.telemetry,
-            notes,
-        ),
-        ProxyRuntime::Native => {
-            none_sent(
-                spec,
-                config,
-                "runtime Native sends none; remove it, or use runtime: LiteLLM",
-                notes,
-            );
-            None
-        }
-    }
 }
 
 /// Notes telemetry that a spec turns on where nothing sends it, and `why`.
@@ -301,7 +275,7 @@ fn check_provider(
     match (runtime, provider) {
         (ProxyRuntime::LiteLlm, Some(MOCK)) => Err(mock_is_native()),
         (ProxyRuntime::LiteLlm, None) if models.iter().any(|model| of(model, MOCK)) => Err(mock_is_native()),
-        (ProxyRuntime::Native, Some(provider)) if !NATIVE.contains(&provider) => Err(invalid(format!(
+        (ProxyRuntime::Native, Some(provider)) if !NATIVE_PROVIDERS.contains(&provider) => Err(invalid(format!(
             "spec.proxyConfig.provider {provider:?} is none that runtime Native has; for a server that speaks the \
              OpenAI API write provider: openai and its apiBase, for anything else runtime: LiteLLM"
         ))),
@@ -309,10 +283,10 @@ fn check_provider(
             if api_base.is_none()
                 && !models
                     .iter()
-                    .all(|model| NATIVE.iter().any(|known| of(model, known))) =>
+                    .all(|model| NATIVE_PROVIDERS.iter().any(|known| of(model, known))) =>
         {
             Err(invalid(
-                "runtime Native needs to know where the models are; add spec.proxyConfig.provider (openai or mock) \
+                "runtime Native needs to know where the models are; add spec.proxyConfig.provider, such as openai, \
                  or spec.proxyConfig.apiBase",
             ))
         }

@@ -252,11 +252,12 @@ pub(crate) fn of_bare_name(model: &str) -> Option<&'static Known> {
     provider(name)
 }
 
+/// The names of all.
+pub fn providers() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|known| known.name)
+}
+
 /// The names of all, for messages.
 pub(crate) fn names() -> String {
-    PROVIDERS
-        .iter()
-        .map(|known| known.name)
-        .collect::<Vec<_>>()
-        .join(", ")
+    providers().collect::<Vec<_>>().join(", ")
 }

@@ -1,11 +1,9 @@
 //! This project's controllers, and the cluster that they are run in.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use kaos_api::names;
-use kaos_controllers::{
-    Config, ConfigMapRef, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults,
-};
+use kaos_controllers::{Config, ConfigMapRef, Gateway, RouteTimeouts, Runtime};
 use kaos_perturb::{Limits, Subject, surroundings};
 use serde_json::json;
 
@@ -57,52 +55,23 @@ pub(crate) fn controllers() -> Arc<Subject> {
 }
 
 fn config() -> Config {
-    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
-    let role = |image: &str, args: &[&str]| RoleImage {
-        image: image.to_owned(),
-        args: words(args),
-    };
-    let runtime = |image: &str, args: &[&str], variable: Option<&str>| Runtime {
-        image: image.to_owned(),
-        args: words(args),
-        params_env_var: variable.map(str::to_owned),
+    let mut config = Config::new("example.com/kaos:1", "example.com/tools:1");
+    let plain = Runtime {
+        image: "example.com/plain:1".to_owned(),
+        args: vec!["--port".to_owned(), "8000".to_owned()],
         ..Runtime::default()
     };
+    config.runtimes.insert("plain".to_owned(), plain);
     Config {
-        images: Images {
-            agent: role("example.com/kaos:1", &["serve", "agent"]),
-            litellm: role("example.com/litellm:1", &[]),
-            native_proxy: role("example.com/kaos:1", &["serve", "proxy"]),
-            ollama: role("example.com/ollama:1", &[]),
-            model_pull: role("example.com/kaos:1", &["serve", "model-pull"]),
-            python: role("example.com/python:1", &[]),
-            node: role("example.com/node:1", &[]),
-        },
-        runtimes: BTreeMap::from([
-            (
-                "python-string".to_owned(),
-                runtime(
-                    "example.com/tools:1",
-                    &["serve", "tools"],
-                    Some("MCP_TOOLS_STRING"),
-                ),
-            ),
-            (
-                "plain".to_owned(),
-                runtime("example.com/plain:1", &["--port", "8000"], None),
-            ),
-        ]),
         runtimes_from: Some(ConfigMapRef {
             namespace: SYSTEM.to_owned(),
             name: names::RUNTIMES_CONFIG_MAP.to_owned(),
         }),
-        cluster_domain: "cluster.local".to_owned(),
-        log_level: "INFO".to_owned(),
-        telemetry: TelemetryDefaults::default(),
         gateway: Some(Gateway {
             name: "gate".to_owned(),
             namespace: SYSTEM.to_owned(),
             timeouts: RouteTimeouts::default(),
         }),
+        ..config
     }
 }

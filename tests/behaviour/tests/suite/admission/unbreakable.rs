@@ -1,11 +1,10 @@
 //! Whatever the schemas admit: no controller panics, spins, or leaves a resource without a status.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kaos_controllers::{Config, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults};
+use kaos_controllers::{Config, Gateway, RouteTimeouts, Runtime};
 use kaos_seams::Dialer;
 use kaos_testkit::{Builder, Calls, TestApi, install_crd, install_crds, mark_pods_ready};
 use proptest::strategy::{Strategy, ValueTree};
@@ -44,38 +43,19 @@ impl Dialer for Nowhere {
 }
 
 fn config() -> Config {
-    let role = |image: &str| RoleImage {
-        image: image.to_owned(),
-        args: vec!["serve".to_owned()],
-    };
-    let runtime = |variable: Option<&str>| Runtime {
-        image: "example.com/tools:1".to_owned(),
-        params_env_var: variable.map(str::to_owned),
+    let mut config = Config::new("example.com/kaos:1", "example.com/tools:1");
+    let plain = Runtime {
+        image: "example.com/plain:1".to_owned(),
         ..Runtime::default()
     };
+    config.runtimes.insert("plain".to_owned(), plain);
     Config {
-        images: Images {
-            agent: role("example.com/kaos:1"),
-            litellm: role("example.com/litellm:1"),
-            native_proxy: role("example.com/kaos:1"),
-            ollama: role("example.com/ollama:1"),
-            model_pull: role("example.com/kaos:1"),
-            python: role("example.com/python:1"),
-            node: role("example.com/node:1"),
-        },
-        runtimes: BTreeMap::from([
-            ("python-string".to_owned(), runtime(Some("MCP_TOOLS_STRING"))),
-            ("plain".to_owned(), runtime(None)),
-        ]),
-        runtimes_from: None,
-        cluster_domain: "cluster.local".to_owned(),
-        log_level: "INFO".to_owned(),
-        telemetry: TelemetryDefaults::default(),
         gateway: Some(Gateway {
             name: "gateway".to_owned(),
             namespace: "edge".to_owned(),
             timeouts: RouteTimeouts::default(),
         }),
+        ..config
     }
 }
 

@@ -50,7 +50,7 @@ async fn it_becomes_a_deployment_a_service_and_a_configuration() {
     assert_eq!(deployment["spec"]["selector"]["matchLabels"], labels);
     let container = container(&deployment);
     assert_eq!(container["name"], "model-api");
-    assert_eq!(container["image"], "example.com/litellm:1");
+    assert_eq!(container["image"], "ghcr.io/berriai/litellm:main-stable");
     assert_eq!(container["imagePullPolicy"], "IfNotPresent");
     assert_eq!(
         container["args"],
@@ -336,7 +336,7 @@ async fn a_hosted_model_is_pulled_by_a_step_without_a_shell_and_its_progress_is_
     world.spec("modelapis", "m", hosted("smollm2:135m")).await;
     let deployment = world.until("made", "deployments", "modelapi-m", |_| true).await;
     let ollama = container(&deployment);
-    assert_eq!(ollama["image"], "example.com/ollama:1");
+    assert_eq!(ollama["image"], "ollama/ollama:latest");
     assert_eq!(ollama["ports"][0]["containerPort"], 11434);
     assert_eq!(ollama["readinessProbe"]["httpGet"]["path"], "/");
     let pod = &deployment["spec"]["template"]["spec"];

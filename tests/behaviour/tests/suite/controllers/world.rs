@@ -1,11 +1,10 @@
 //! Running controllers in a namespace, and a user who writes to it.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kaos_controllers::{Config, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults};
+use kaos_controllers::{Config, Gateway, RouteTimeouts, Runtime};
 use kaos_seams::{Dialer, Seams};
 use kaos_testkit::{
     Builder, Calls, Faults, KeptReady, PATIENCE, TestApi, eventually, install_crds, install_gateway_api,
@@ -421,10 +420,6 @@ pub(super) fn mock(models: &[&str]) -> Value {
     json!({"mode": "Proxy", "proxyConfig": {"runtime": "Native", "provider": "mock", "models": models}})
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
-}
-
 /// The Gateway that routes are attached to.
 pub(super) fn gateway() -> Gateway {
     Gateway {
@@ -443,46 +438,13 @@ fn with_gateway() -> Config {
 
 /// What the controllers are told.
 fn config() -> Config {
-    let role = |image: &str, args: &[&str]| RoleImage {
-        image: image.to_owned(),
-        args: words(args),
-    };
-    let runtime = |image: &str, command: &[&str], args: &[&str], variable: Option<&str>| Runtime {
-        image: image.to_owned(),
-        command: words(command),
-        args: words(args),
-        params_env_var: variable.map(str::to_owned),
+    let mut config = Config::new("example.com/kaos:1", "example.com/tools:1");
+    let plain = Runtime {
+        image: "example.com/plain:1".to_owned(),
+        command: vec!["/bin/plain".to_owned()],
+        args: vec!["--port".to_owned(), "8000".to_owned()],
         ..Runtime::default()
     };
-    Config {
-        images: Images {
-            agent: role("example.com/kaos:1", &["serve", "agent"]),
-            litellm: role("example.com/litellm:1", &[]),
-            native_proxy: role("example.com/kaos:1", &["serve", "proxy"]),
-            ollama: role("example.com/ollama:1", &[]),
-            model_pull: role("example.com/kaos:1", &["serve", "model-pull"]),
-            python: role("example.com/python:1", &[]),
-            node: role("example.com/node:1", &[]),
-        },
-        runtimes: BTreeMap::from([
-            (
-                "python-string".to_owned(),
-                runtime(
-                    "example.com/tools:1",
-                    &[],
-                    &["serve", "tools"],
-                    Some("MCP_TOOLS_STRING"),
-                ),
-            ),
-            (
-                "plain".to_owned(),
-                runtime("example.com/plain:1", &["/bin/plain"], &["--port", "8000"], None),
-            ),
-        ]),
-        runtimes_from: None,
-        cluster_domain: "cluster.local".to_owned(),
-        log_level: "INFO".to_owned(),
-        telemetry: TelemetryDefaults::default(),
-        gateway: None,
-    }
+    config.runtimes.insert("plain".to_owned(), plain);
+    config
 }
