@@ -238,8 +238,14 @@ mod tests {
         let config = read(&[(GATEWAY_NAME, ""), (TELEMETRY_ENDPOINT, ""), (AGENT_IMAGE, "")]).unwrap();
         assert_eq!(config.images.agent.image, OWN_IMAGE);
         assert_eq!(config.images.agent.args, ["serve", "agent"]);
-        assert_eq!(config.images.litellm.image, Config::new("", "").images.litellm.image);
-        assert_eq!(config.images.ollama.image, Config::new("", "").images.ollama.image);
+        assert_eq!(
+            config.images.litellm.image,
+            Config::new("", "").images.litellm.image
+        );
+        assert_eq!(
+            config.images.ollama.image,
+            Config::new("", "").images.ollama.image
+        );
         assert_eq!(config.runtimes["python-string"].image, OWN_TOOLS_IMAGE);
         assert_eq!(config.log_level, "INFO");
         assert_eq!(config.cluster_domain, "cluster.local");

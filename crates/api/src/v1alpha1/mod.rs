@@ -17,6 +17,6 @@ pub use mcp_server::{
     MCPServer, MCPServerSpec, MCPServerStatus, OlderServerConfig, OlderServerType, OlderTools,
 };
 pub use model_api::{
-    ApiKey, ApiKeySource, ConfigYaml, HostedConfig, ModelAPI, ModelAPISpec, ModelAPIStatus, ModelApiMode, NATIVE_PROVIDERS,
-    ProxyConfig, ProxyRuntime,
+    ApiKey, ApiKeySource, ConfigYaml, HostedConfig, ModelAPI, ModelAPISpec, ModelAPIStatus, ModelApiMode,
+    NATIVE_PROVIDERS, ProxyConfig, ProxyRuntime,
 };

@@ -117,7 +117,12 @@ fn validate_proxy<'a>(
     let (provider, api_base) = (filled(&proxy.provider), filled(&proxy.api_base));
     let models = models(proxy, notes);
     let users = env::users(spec.container.as_ref(), "spec.proxyConfig.env", &proxy.env, notes);
-    let telemetry = telemetry::merged("spec.telemetry", spec.telemetry.as_ref(), &config.telemetry, notes);
+    let telemetry = telemetry::merged(
+        "spec.telemetry",
+        spec.telemetry.as_ref(),
+        &config.telemetry,
+        notes,
+    );
     // The proxy of KAOS needs no callbacks.
     let by_callbacks = telemetry.filter(|_| runtime == ProxyRuntime::LiteLlm);
     let file = file(proxy, models, api_base, by_callbacks, notes)?;
@@ -275,10 +280,12 @@ fn check_provider(
     match (runtime, provider) {
         (ProxyRuntime::LiteLlm, Some(MOCK)) => Err(mock_is_native()),
         (ProxyRuntime::LiteLlm, None) if models.iter().any(|model| of(model, MOCK)) => Err(mock_is_native()),
-        (ProxyRuntime::Native, Some(provider)) if !NATIVE_PROVIDERS.contains(&provider) => Err(invalid(format!(
-            "spec.proxyConfig.provider {provider:?} is none that runtime Native has; for a server that speaks the \
+        (ProxyRuntime::Native, Some(provider)) if !NATIVE_PROVIDERS.contains(&provider) => {
+            Err(invalid(format!(
+                "spec.proxyConfig.provider {provider:?} is none that runtime Native has; for a server that speaks the \
              OpenAI API write provider: openai and its apiBase, for anything else runtime: LiteLLM"
-        ))),
+            )))
+        }
         (ProxyRuntime::Native, None)
             if api_base.is_none()
                 && !models

@@ -307,7 +307,9 @@ async fn defect_14_a_name_that_no_service_can_have_is_refused_and_so_is_such_a_p
     assert_eq!(code, 422, "{answer}");
     let told = "spec.agentNetwork.access[0]: Invalid value: \"a.b\": no Agent can have this name";
     assert!(
-        answer["message"].as_str().is_some_and(|message| message.contains(told)),
+        answer["message"]
+            .as_str()
+            .is_some_and(|message| message.contains(told)),
         "{answer}"
     );
 }

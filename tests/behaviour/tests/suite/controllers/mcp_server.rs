@@ -364,7 +364,16 @@ async fn the_older_forms_are_served() {
     let deployment = world.get("deployments", "mcpserver-package").await.unwrap();
     assert_eq!(
         container(&deployment)["command"],
-        json!(["kaos", "serve", "bridge", "--", "uvx", "--from", "my-server==1.2", "my-server"])
+        json!([
+            "kaos",
+            "serve",
+            "bridge",
+            "--",
+            "uvx",
+            "--from",
+            "my-server==1.2",
+            "my-server"
+        ])
     );
     let deployment = world.get("deployments", "mcpserver-node").await.unwrap();
     assert_eq!(
