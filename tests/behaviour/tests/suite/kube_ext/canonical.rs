@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kaos_kube_ext::Applier;
-use kaos_testkit::TestApi;
+use kaos_testkit::{PATIENCE, TestApi, eventually};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -140,10 +140,15 @@ async fn an_apply_that_changed_nothing_is_not_sent_again() {
     let wanted = deployment(&api, LEARNED).await;
     let (client, calls) = api.client_of_namespace().await;
     let applier = Applier::new(client, US);
+    apply(&applier, &wanted).await.unwrap();
+    // The Deployment controller notes its revision on it, which would be a change between two applies.
+    eventually("the Deployment has been seen", PATIENCE, async || {
+        let live = api.api::<Deployment>().get("child").await.unwrap();
+        live.status.and_then(|status| status.observed_generation) == live.metadata.generation
+    })
+    .await;
     // The second shows that it changes nothing.
-    for _ in 0..2 {
-        apply(&applier, &wanted).await.unwrap();
-    }
+    apply(&applier, &wanted).await.unwrap();
     for pass in 3..6 {
         calls.clear();
         apply(&applier, &wanted).await.unwrap();
