@@ -8,6 +8,7 @@ use std::{borrow::Cow, time::Duration};
 use kaos_openai::{ChatRequest, ChatResponse, FinishReason, Usage};
 use kaos_telemetry::{
     Array, KeyValue, Kind, Measure, Operation, StringValue, Telemetry, TraceContext, Value,
+    buckets::{FIRST_TOKEN_SECONDS, SECONDS, TOKENS},
     metrics::Histogram,
 };
 use serde_json::Value as Json;
@@ -17,31 +18,6 @@ use crate::memory::SessionId;
 
 /// The form of API that models are asked by; who serves the model is not known here.
 const PROVIDER: &str = "openai";
-
-/// The upper bounds of the buckets that the conventions give for durations, in seconds, and for tokens.
-const SECONDS: [f64; 14] = [
-    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
-];
-const TOKENS: [f64; 14] = [
-    1.0,
-    4.0,
-    16.0,
-    64.0,
-    256.0,
-    1024.0,
-    4096.0,
-    16384.0,
-    65536.0,
-    262_144.0,
-    1_048_576.0,
-    4_194_304.0,
-    16_777_216.0,
-    67_108_864.0,
-];
-/// The same for how long models take to begin.
-const FIRST: [f64; 16] = [
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
-];
 
 /// Begins the operations of one agent.
 #[derive(Clone, Debug)]
@@ -65,7 +41,7 @@ impl Operations {
             first: meter
                 .f64_histogram("gen_ai.client.operation.time_to_first_chunk")
                 .with_unit("s")
-                .with_boundaries(FIRST.to_vec())
+                .with_boundaries(FIRST_TOKEN_SECONDS.to_vec())
                 .build(),
             tokens: meter
                 .u64_histogram("gen_ai.client.token.usage")

@@ -7,32 +7,12 @@ use axum::http::{HeaderMap, StatusCode};
 use kaos_openai::ErrorResponse;
 use kaos_telemetry::{
     KeyValue, Kind, Measure, Operation as Span, Telemetry, TraceContext,
+    buckets::{SECONDS, TOKENS},
     metrics::{Counter, Histogram},
 };
 
 use crate::{config::Deployment, error::Failure, provider::Tokens, request::Operation};
 
-/// The bounds of the conventions for the duration of an operation, in seconds.
-const DURATIONS: [f64; 14] = [
-    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
-];
-/// The bounds of the conventions for counts of tokens.
-const TOKENS: [f64; 14] = [
-    1.0,
-    4.0,
-    16.0,
-    64.0,
-    256.0,
-    1024.0,
-    4096.0,
-    16_384.0,
-    65_536.0,
-    262_144.0,
-    1_048_576.0,
-    4_194_304.0,
-    16_777_216.0,
-    67_108_864.0,
-];
 /// What the name of a deployment is told as.
 const DEPLOYMENT: &str = "kaos.model.deployment";
 const STATUS: &str = "http.response.status_code";
@@ -51,8 +31,8 @@ impl Meters {
     pub(crate) fn new(telemetry: Telemetry) -> Self {
         let meter = telemetry.meter();
         Self {
-            served: telemetry.duration("http.server.request.duration", &DURATIONS),
-            asked: telemetry.duration("gen_ai.client.operation.duration", &DURATIONS),
+            served: telemetry.duration("http.server.request.duration", &SECONDS),
+            asked: telemetry.duration("gen_ai.client.operation.duration", &SECONDS),
             tokens: meter
                 .u64_histogram("gen_ai.client.token.usage")
                 .with_unit("{token}")

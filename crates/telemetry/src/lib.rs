@@ -7,6 +7,7 @@
 //! Log lines belong to the process. They name the trace and the span that they were written in (see
 //! [`TraceContext::attach`]), and are sent as well where `Export` says so.
 
+pub mod buckets;
 #[cfg(feature = "collector")]
 pub mod collector;
 mod context;

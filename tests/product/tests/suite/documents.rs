@@ -40,7 +40,11 @@ fn runs_in(folder: &Folder, before: &str, document: &str) -> Result<()> {
     let mut shell = before.to_owned();
     let text = std::fs::read_to_string(repository().join(document))?;
     let commands = commands(&text);
-    ensure!(!commands.is_empty(), "{document} shows no command");
+    let shows = !blocks(&text, "yaml").is_empty();
+    ensure!(
+        shows || !commands.is_empty(),
+        "{document} shows neither commands nor manifests"
+    );
     let mut running = None;
     for command in commands {
         let line = command.replace("cargo run --release -- ", "kaos ");
@@ -74,7 +78,6 @@ fn runs_in(folder: &Folder, before: &str, document: &str) -> Result<()> {
             .with_context(|| format!("{document}: {command}"))?;
     }
     // A manifest that is shown is one that the API takes.
-    let shows = !blocks(&text, "yaml").is_empty();
     if running.is_none() && shows {
         let mut up = folder.up(&[])?;
         up.prints("API:")?;
@@ -110,6 +113,16 @@ fn the_commands_of_laptop_to_cluster_run() -> Result<()> {
 #[test]
 fn the_commands_of_the_agents_run() -> Result<()> {
     runs("docs/agents.md")
+}
+
+#[test]
+fn the_manifests_of_the_models_are_taken() -> Result<()> {
+    runs("docs/models.md")
+}
+
+#[test]
+fn the_commands_of_the_tools_run() -> Result<()> {
+    runs("docs/tools.md")
 }
 
 #[test]
