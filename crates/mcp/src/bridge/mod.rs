@@ -11,6 +11,7 @@
 
 mod command;
 mod config;
+mod handshake;
 mod http;
 mod process;
 mod session;
@@ -165,7 +166,7 @@ impl Shared {
             },
             text: hello.to_string(),
         };
-        let said = session::initialize(&mut process, &hello, self.config.call_timeout).await;
+        let said = handshake::initialize(&mut process, &hello, self.config.call_timeout).await;
         if said.is_ok() {
             process.send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string());
         }

@@ -21,6 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     Shared,
+    handshake::{Handshake, initialize, result_of, same_server},
     process::{MAX_LINE, Output, Process, begins},
 };
 use crate::message::{BRIDGE_ERROR, INVALID_REQUEST, Key, Kind, Message, failure};
@@ -134,14 +135,6 @@ struct Pending {
     number: u64,
     /// Takes nothing but its answer: what answers an `initialize` names the session first.
     only_answer: bool,
-}
-
-/// How the session began, to begin a restarted server in the same way.
-struct Handshake {
-    initialize: Message,
-    /// What the server said of itself.
-    answer: Option<Value>,
-    initialized: Option<String>,
 }
 
 /// Why the session cannot go on.
@@ -588,63 +581,4 @@ fn answer(pending: &Pending, message: &str) {
 
 fn longer(delay: Duration) -> Duration {
     (delay * 2).clamp(FIRST_DELAY, LAST_DELAY)
-}
-
-/// Sends `initialize` and returns what the server says of itself.
-///
-/// # Errors
-/// What it said or did instead.
-pub(super) async fn initialize(
-    process: &mut Process,
-    hello: &Message,
-    limit: Duration,
-) -> Result<Value, String> {
-    let Kind::Request { id: wanted, .. } = &hello.kind else {
-        return Err("initialize is no request".to_owned());
-    };
-    process.send(hello.text.clone());
-    let answered = async {
-        loop {
-            let line = match process.next().await {
-                Some(Output::Line(line)) => line,
-                Some(Output::TooLong { begins } | Output::NoText { begins } | Output::Broken { begins }) => {
-                    begins
-                }
-                None => return Err("it ended before it answered initialize".to_owned()),
-            };
-            match Message::parse(&line) {
-                Ok(Message {
-                    kind: Kind::Response { id },
-                    text,
-                }) if id == *wanted => {
-                    return result_of(&text)
-                        .ok_or_else(|| format!("it refused initialize: {}", begins(text.as_bytes())));
-                }
-                // Before the answer nobody could take them.
-                Ok(_) => {}
-                Err(why) => {
-                    let line = begins(line.as_bytes());
-                    tracing::error!(line, %why, "the MCP server wrote to standard output what is no message");
-                }
-            }
-        }
-    };
-    tokio::time::timeout(limit, answered).await.unwrap_or_else(|_| {
-        Err(format!(
-            "it did not answer initialize within {} s on its standard output",
-            limit.as_secs_f64()
-        ))
-    })
-}
-
-fn result_of(answer: &str) -> Option<Value> {
-    let mut answer: Value = serde_json::from_str(answer).ok()?;
-    answer.get_mut("result").map(Value::take)
-}
-
-/// Whether two answers to `initialize` are of servers that a client cannot tell apart.
-fn same_server(before: &Value, after: &Value) -> bool {
-    ["protocolVersion", "capabilities", "serverInfo"]
-        .iter()
-        .all(|field| before.get(field) == after.get(field))
 }

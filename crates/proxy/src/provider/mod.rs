@@ -7,6 +7,7 @@ mod gemini;
 mod images;
 pub(crate) mod known;
 mod parameters;
+mod turns;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;

@@ -9,6 +9,7 @@ use crate::{
         Remote,
         images::data_url,
         parameters::{Parameters, ToolChoice, arguments},
+        turns::{Turns, unknown_role},
     },
 };
 
@@ -83,7 +84,7 @@ pub(super) fn body(remote: &Remote, request: ChatRequest, model: &str) -> Result
 /// The instructions, and the turns of the two sides, which alternate.
 fn conversation(messages: Vec<Message>) -> Result<(Vec<Value>, Vec<Value>), Failure> {
     let mut system = Vec::new();
-    let mut turns: Vec<(&'static str, Vec<Value>)> = Vec::new();
+    let mut turns = Turns::default();
     for (at, message) in messages.into_iter().enumerate() {
         let (side, blocks) = match message.role {
             Role::System | Role::Developer => {
@@ -93,24 +94,11 @@ fn conversation(messages: Vec<Message>) -> Result<(Vec<Value>, Vec<Value>), Fail
             Role::User => ("user", content(message.content, at)?),
             Role::Tool => ("user", vec![tool_result(message, at)?]),
             Role::Assistant => ("assistant", assistant(message, at)?),
-            Role::Other(role) => {
-                let path = format!("messages[{at}].role");
-                let message = format!("{path} is {role:?}; use system, developer, user, assistant or tool");
-                return Err(Failure::parameter(&path, message));
-            }
+            Role::Other(role) => return Err(unknown_role(&role, at)),
         };
-        // What several calls returned belongs into one turn, as the API wants it.
-        match turns.last_mut() {
-            Some((last, known)) if *last == side => known.extend(blocks),
-            _ => turns.push((side, blocks)),
-        }
+        turns.say(side, blocks);
     }
-    let turns = turns
-        .into_iter()
-        .filter(|(_, blocks)| !blocks.is_empty())
-        .map(|(side, blocks)| json!({"role": side, "content": blocks}))
-        .collect();
-    Ok((system, turns))
+    Ok((system, turns.with_parts_in("content")))
 }
 
 fn assistant(message: Message, at: usize) -> Result<Vec<Value>, Failure> {

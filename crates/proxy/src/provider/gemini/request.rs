@@ -12,6 +12,7 @@ use crate::{
         Remote,
         images::{data_url, guessed},
         parameters::{Parameters, ToolChoice, arguments},
+        turns::{Turns, unknown_role},
     },
 };
 
@@ -119,7 +120,7 @@ fn generation(parameters: &mut Parameters) -> Result<Extra, Failure> {
 /// The instructions, and the turns of the two sides.
 fn conversation(messages: Vec<Message>, insisting: bool) -> Result<(Vec<Value>, Vec<Value>), Failure> {
     let mut system = Vec::new();
-    let mut turns: Vec<(&'static str, Vec<Value>)> = Vec::new();
+    let mut turns = Turns::default();
     // Results name their function here, and only their call with OpenAI.
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     for (at, message) in messages.into_iter().enumerate() {
@@ -138,23 +139,11 @@ fn conversation(messages: Vec<Message>, insisting: bool) -> Result<(Vec<Value>, 
                 }
                 ("model", parts)
             }
-            Role::Other(role) => {
-                let path = format!("messages[{at}].role");
-                let message = format!("{path} is {role:?}; use system, developer, user, assistant or tool");
-                return Err(Failure::parameter(&path, message));
-            }
+            Role::Other(role) => return Err(unknown_role(&role, at)),
         };
-        match turns.last_mut() {
-            Some((last, known)) if *last == side => known.extend(parts),
-            _ => turns.push((side, parts)),
-        }
+        turns.say(side, parts);
     }
-    let turns = turns
-        .into_iter()
-        .filter(|(_, parts)| !parts.is_empty())
-        .map(|(side, parts)| json!({"role": side, "parts": parts}))
-        .collect();
-    Ok((system, turns))
+    Ok((system, turns.with_parts_in("parts")))
 }
 
 fn call(call: &ToolCall, insisting: bool) -> Value {
