@@ -1,7 +1,7 @@
 //! Writing a status.
 
 use kube::{
-    Api, Resource,
+    Api, Resource, ResourceExt,
     api::{ApiResource, Patch},
     core::{DynamicObject, NamespaceResourceScope, Request},
 };
@@ -71,6 +71,29 @@ impl Applier {
             }
             outcome => outcome,
         }
+    }
+
+    /// As [`Applier::apply_status`], for a status of which others have a part that `status` repeats from `object`. It
+    /// is written for the very version of `object`, so that nothing is lost of what they have said since. Where the
+    /// live object is a newer one nothing is written: the caller's watch will show it.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn apply_shared_status<K, S>(&self, object: &K, status: &S) -> Result<(), kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
+        S: Serialize,
+    {
+        let (api, intent) = self.status_of(object, status)?;
+        if self.is_status(&intent, object)? {
+            return Ok(());
+        }
+        let version = object.meta().resource_version.as_deref();
+        let live = api.get_opt(&object.name_any()).await?;
+        if live.is_none_or(|live| live.metadata.resource_version.as_deref() != version) {
+            return Ok(());
+        }
+        self.send_status(&api, version, &intent).await.map(drop)
     }
 
     fn status_of<K, S>(&self, object: &K, status: &S) -> Result<(Api<DynamicObject>, Value), kube::Error>

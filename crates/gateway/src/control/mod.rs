@@ -128,7 +128,8 @@ async fn write(client: &Client, plan: Plan) -> bool {
         told("Gateway", gateway.name_any(), result);
     }
     for (route, status) in plan.routes {
-        let result = applier.apply_status(route.as_ref(), &status).await.map(drop);
+        // Other controllers have entries of their own in the list of parents, which is written as a whole.
+        let result = applier.apply_shared_status(route.as_ref(), &status).await;
         told("HTTPRoute", route.name_any(), result);
     }
     all
