@@ -26,7 +26,7 @@ fn image(repository: &str) -> String {
 
 /// The configuration of the controllers: each role in this program's image, routes through the local gateway,
 /// and more tool runtimes from the same ConfigMap as on a cluster.
-pub fn controllers_config(log_level: &str) -> Config {
+pub(crate) fn controllers_config(log_level: &str) -> Config {
     Config {
         runtimes_from: Some(ConfigMapRef {
             namespace: CONTROL_NAMESPACE.to_owned(),
@@ -48,7 +48,7 @@ const INSTALL_OLLAMA: &str = "install it from https://ollama.com/download and se
 
 /// The images that this machine can run: `program` for each of ours and for LiteLLM, whose configuration it
 /// reads, and Ollama where it is installed.
-pub fn image_mappings(program: &Path) -> Vec<ImageMapping> {
+pub(crate) fn image_mappings(program: &Path) -> Vec<ImageMapping> {
     let own = |repository: &str, args: &[&str]| ImageMapping {
         repository: repository.to_owned(),
         program: Program::File(program.to_owned()),

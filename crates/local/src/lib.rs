@@ -32,7 +32,7 @@ pub use apply::{Applied, ApplyError, Change, apply};
 pub use changes::Changes;
 pub use convert::{Converted, convert_file};
 pub use data_dir::{DataDir, DataDirError, Record, running};
-pub use defaults::{CONTROL_NAMESPACE, GATEWAY, controllers_config, image_mappings};
+pub use defaults::{CONTROL_NAMESPACE, GATEWAY};
 pub use doctor::{Check, Examined, Outcome, examine};
 pub use env_file::{ENV_SECRET, env_secrets, restart_readers};
 pub use finding::{Finding, Findings, Severity};

@@ -10,7 +10,6 @@
 mod body;
 pub mod bridge;
 pub mod client;
-pub mod hosts;
 mod message;
 pub mod packages;
 pub mod server;

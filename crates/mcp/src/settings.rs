@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 /// The longest that one call may run, in seconds, fractions allowed.
 pub const TIMEOUT_VARIABLE: &str = "KAOS_TOOL_TIMEOUT_SECONDS";
-/// Host names that the server may be asked by, beyond those it knows; see [`HostPolicy`](crate::hosts::HostPolicy).
+/// Host names that the server may be asked by, beyond those it knows; see [`HostPolicy`](kaos_guard::HostPolicy).
 pub const HOSTS_VARIABLE: &str = "KAOS_ALLOWED_HOSTS";
 
 /// A number is not one, or out of range.

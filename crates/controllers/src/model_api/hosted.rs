@@ -15,13 +15,14 @@ use kaos_api::{
 };
 use kaos_ollama::ModelName;
 
-use super::validate::{invalid, none_sent};
+use super::validate::invalid;
 use crate::{
     common::{
         env::{self, literal, merged},
         objects::{Check, Owner, Pods},
         plan::{Note, Objects},
         status::Standing,
+        telemetry,
     },
     config::Config,
 };
@@ -78,8 +79,27 @@ pub(super) fn validate<'a>(
         .parse()
         .map_err(|error| Standing::failed("InvalidModel", format!("spec.{path}.model {error}")))?;
     let users = users(spec, newer, older, notes);
-    none_sent(spec, config, "Ollama sends none; remove it", notes);
+    note_telemetry(spec, config, notes);
     Ok(ValidHosted { model, users, spec })
+}
+
+/// Notes telemetry that a spec turns on: Ollama sends none.
+fn note_telemetry(spec: &ModelAPISpec, config: &Config, notes: &mut Vec<Note>) {
+    let mut own = Vec::new();
+    let merged = telemetry::merged(
+        "spec.telemetry",
+        spec.telemetry.as_ref(),
+        &config.telemetry,
+        &mut own,
+    );
+    match (merged, &spec.telemetry) {
+        (Some(_), Some(_)) => notes.push(Note::without_effect(
+            "spec.telemetry has no effect: Ollama sends none; remove it",
+        )),
+        // The installation's default is about those that send.
+        (Some(_), None) => {}
+        (None, _) => notes.extend(own),
+    }
 }
 
 /// The variables of all three spellings, of which the newest wins.

@@ -195,25 +195,6 @@ fn models<'a>(proxy: &'a ProxyConfig, notes: &mut Vec<Note>) -> Vec<&'a str> {
     proxy.models.iter().map(String::as_str).collect()
 }
 
-/// Notes telemetry that a spec turns on where nothing sends it, and `why`.
-pub(super) fn none_sent(spec: &ModelAPISpec, config: &Config, why: &str, notes: &mut Vec<Note>) {
-    let mut own = Vec::new();
-    let merged = telemetry::merged(
-        "spec.telemetry",
-        spec.telemetry.as_ref(),
-        &config.telemetry,
-        &mut own,
-    );
-    match (merged, &spec.telemetry) {
-        (Some(_), Some(_)) => notes.push(Note::without_effect(format!(
-            "spec.telemetry has no effect: {why}"
-        ))),
-        // The installation's default is about those that send.
-        (Some(_), None) => {}
-        (None, _) => notes.extend(own),
-    }
-}
-
 fn file<'a>(
     proxy: &'a ProxyConfig,
     models: Vec<&'a str>,

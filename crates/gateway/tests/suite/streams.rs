@@ -38,13 +38,7 @@ async fn an_answer_arrives_piece_by_piece() {
     let (address, pieces) = stream_of().await;
     let world = start(&[("a", address)]).await;
     world.route("r", &json!([rule("/", "a")])).await;
-    let mut answer = world
-        .http
-        .get(world.url("/"))
-        .send()
-        .await
-        .unwrap()
-        .bytes_stream();
+    let mut answer = world.asked("/").await.bytes_stream();
     for piece in ["data: one\n\n", "data: two\n\n"] {
         // The next piece is sent only when this one has arrived.
         pieces.send(Ok(piece.into())).await.unwrap();
@@ -83,13 +77,7 @@ async fn a_client_that_leaves_ends_the_backends_work() {
     let (address, pieces) = stream_of().await;
     let world = start(&[("a", address)]).await;
     world.route("r", &json!([rule("/", "a")])).await;
-    let mut answer = world
-        .http
-        .get(world.url("/"))
-        .send()
-        .await
-        .unwrap()
-        .bytes_stream();
+    let mut answer = world.asked("/").await.bytes_stream();
     pieces.send(Ok("first".into())).await.unwrap();
     answer.next().await.unwrap().unwrap();
     drop(answer);
@@ -172,13 +160,7 @@ async fn a_stream_that_outlasts_its_timeout_breaks_off() {
     let mut timed = rule("/", "a");
     timed["timeouts"] = json!({"request": "300ms"});
     world.route("r", &json!([timed])).await;
-    let mut answer = world
-        .http
-        .get(world.url("/"))
-        .send()
-        .await
-        .unwrap()
-        .bytes_stream();
+    let mut answer = world.asked("/").await.bytes_stream();
     pieces.send(Ok("first".into())).await.unwrap();
     assert_eq!(answer.next().await.unwrap().unwrap(), "first");
     let end = timeout(PATIENCE, answer.next()).await.unwrap();
@@ -212,13 +194,7 @@ async fn a_stop_lets_running_answers_end_and_takes_no_new_ones() {
     let (address, pieces) = stream_of().await;
     let world = start(&[("a", address)]).await;
     world.route("r", &json!([rule("/", "a")])).await;
-    let mut answer = world
-        .http
-        .get(world.url("/"))
-        .send()
-        .await
-        .unwrap()
-        .bytes_stream();
+    let mut answer = world.asked("/").await.bytes_stream();
     pieces.send(Ok("first".into())).await.unwrap();
     assert_eq!(answer.next().await.unwrap().unwrap(), "first");
     world.stop.cancel();

@@ -161,9 +161,14 @@ impl World {
         format!("http://{}{path}", self.address)
     }
 
+    /// An answer, of which the head has come.
+    pub(crate) async fn asked(&self, path: &str) -> reqwest::Response {
+        self.http.get(self.url(path)).send().await.unwrap()
+    }
+
     /// The status and the text of an answer.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
-        let answer = self.http.get(self.url(path)).send().await.unwrap();
+        let answer = self.asked(path).await;
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::command::{self, Command, CommandError, Wanted};
+use kaos_guard::HostPolicy;
+
 use crate::{
-    hosts::HostPolicy,
     packages::{self, PackageError},
     settings::{BadNumber, number, seconds},
 };

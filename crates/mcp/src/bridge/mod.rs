@@ -24,6 +24,7 @@ use std::{
 };
 
 use axum::middleware;
+use kaos_guard::HostPolicy;
 use kaos_seams::Seams;
 use kaos_telemetry::Telemetry;
 use serde_json::{Value, json};
@@ -40,7 +41,6 @@ use self::{
     session::{Outbox, Session},
 };
 use crate::{
-    hosts::{self, HostPolicy},
     message::{Kind, Message},
     packages::PackageError,
 };
@@ -246,7 +246,7 @@ impl Bridge {
         let shared = self.shared;
         let command = shared.config.command.to_string();
         tracing::info!(%address, command, server = %shared.health().server, "serving a stdio MCP server");
-        let guard = middleware::from_fn_with_state(self.hosts.on(address), hosts::guard);
+        let guard = middleware::from_fn_with_state(self.hosts.on(address), kaos_guard::guard);
         let app = http::router(shared.clone(), self.telemetry).layer(guard);
         let watching = AbortOnDropHandle::new(tokio::spawn(shared.clone().watch()));
         let stop = shared.stop.clone();

@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use kaos_guard::HostPolicy;
+
 use crate::{
-    hosts::HostPolicy,
     packages,
     settings::{BadNumber, HOSTS_VARIABLE, TIMEOUT_VARIABLE, number, seconds},
 };

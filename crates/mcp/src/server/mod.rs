@@ -23,6 +23,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing,
 };
+use kaos_guard::HostPolicy;
 use kaos_seams::Seams;
 use kaos_telemetry::Telemetry;
 use rmcp::transport::streamable_http_server::{
@@ -40,7 +41,6 @@ pub use self::{
     },
     worker::StartError,
 };
-use crate::hosts::{self, HostPolicy};
 
 /// How long calls that are running may go on after the shutdown has begun; within the 30 s of a pod.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -97,7 +97,7 @@ impl ToolServer {
         tracing::info!(%address, tools = self.current.pool().names(), "serving tools");
 
         let drained = CancellationToken::new();
-        let guard = middleware::from_fn_with_state(self.hosts.on(address), hosts::guard);
+        let guard = middleware::from_fn_with_state(self.hosts.on(address), kaos_guard::guard);
         let app = router(self.current.clone(), self.telemetry, self.seams, drained.clone()).layer(guard);
         let following = AbortOnDropHandle::new(tokio::spawn(self.current.follow()));
         let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());

@@ -114,16 +114,7 @@ async fn a_deployment_becomes_processes_behind_the_address_of_its_service() {
         .patch("web", &PatchParams::default(), &Patch::Merge(&none))
         .await
         .unwrap();
-    fixture
-        .eventually("the end of all pods", || async {
-            pods.list(&ListParams::default())
-                .await
-                .ok()?
-                .items
-                .is_empty()
-                .then_some(())
-        })
-        .await;
+    fixture.all_gone(&pods).await;
     assert_eq!(fixture.recorded_processes(), 0);
     fixture.stop().await;
 }
@@ -282,16 +273,7 @@ async fn pods_end_with_the_node_and_resume_with_the_next_one() {
 
     pods.delete("deaf", &DeleteParams::default()).await.unwrap();
     pods.delete("stays", &DeleteParams::default()).await.unwrap();
-    fixture
-        .eventually("their end", || async {
-            pods.list(&ListParams::default())
-                .await
-                .ok()?
-                .items
-                .is_empty()
-                .then_some(())
-        })
-        .await;
+    fixture.all_gone(&pods).await;
     assert_eq!(fixture.recorded_processes(), 0);
     fixture.stop().await;
 }

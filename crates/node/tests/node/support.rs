@@ -227,6 +227,15 @@ impl Fixture {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
+
+    /// Waits until no pod is left.
+    pub(crate) async fn all_gone(&self, pods: &Api<Pod>) {
+        self.eventually("the end of all pods", || async {
+            let left = pods.list(&ListParams::default()).await.ok()?.items;
+            left.is_empty().then_some(())
+        })
+        .await;
+    }
 }
 
 /// Creates an object.
