@@ -2,12 +2,15 @@
 //!
 //! Measurements are never part of the tests: a busy machine would fail them.
 
+mod agent;
 mod cluster;
+mod load;
 mod local;
 mod proxy;
 mod tools;
 
 use std::fs;
+use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -27,6 +30,8 @@ pub(crate) enum Part {
     Proxy,
     /// The tool server, beside FastMCP.
     Tools,
+    /// The agent, beside one of Pydantic AI.
+    Agent,
 }
 
 /// How to measure.
@@ -38,6 +43,9 @@ pub(crate) struct Options {
     /// How many seconds the operator is watched while nothing happens
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle: u64,
+    /// Measure this binary, as that of an earlier version, instead of building one
+    #[arg(long, value_name = "FILE")]
+    kaos: Option<PathBuf>,
 }
 
 /// A row of the result.
@@ -48,14 +56,19 @@ struct Figure {
     holds: bool,
 }
 
-/// Builds the release binary, measures it and prints a table.
+/// Measures the release binary and prints a table.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let build = |package: &str| {
         let arguments = ["build", "--release", "--locked", "--package", package];
         process::run(workspace.cargo().args(arguments))
     };
-    build("kaos")?;
-    let kaos = workspace.kaos_binary("release");
+    let kaos = match &options.kaos {
+        Some(kaos) => std::path::absolute(kaos)?,
+        None => {
+            build("kaos")?;
+            workspace.kaos_binary("release")
+        }
+    };
     let wanted = |part| options.only.is_none_or(|only| only == part);
     let mut figures = Vec::new();
     if wanted(Part::Local) {
@@ -70,6 +83,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     if wanted(Part::Tools) {
         figures.extend(tools::measure(workspace, &kaos)?);
+    }
+    if wanted(Part::Agent) {
+        figures.extend(agent::measure(workspace, &kaos)?);
     }
     println!("{}\n", machine()?);
     println!("| figure | measured | target | |\n|---|---|---|---|");
