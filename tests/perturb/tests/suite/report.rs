@@ -35,8 +35,13 @@ pub(crate) fn done(outcome: &Outcome) {
     }
 }
 
-/// Prints what failed, with the smallest case of each sort, and the counts of all scenarios.
-pub(crate) fn report(subject: &Arc<Subject>, outcomes: &[Outcome], took: Duration) -> ExitCode {
+/// Prints what failed, with the smallest case of each sort, and the counts of all scenarios but those left out.
+pub(crate) fn report(
+    subject: &Arc<Subject>,
+    outcomes: &[Outcome],
+    left_out: usize,
+    took: Duration,
+) -> ExitCode {
     let failures = groups(outcomes);
     for (number, (what, of_it)) in failures.iter().enumerate() {
         println!("\n{what}: {} cases", of_it.len());
@@ -92,7 +97,7 @@ pub(crate) fn report(subject: &Arc<Subject>, outcomes: &[Outcome], took: Duratio
         .count();
     let result = if failed == 0 { "ok" } else { "FAILED" };
     println!(
-        "\ntest result: {result}. {} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
+        "\ntest result: {result}. {} passed; {failed} failed; 0 ignored; 0 measured; {left_out} filtered out; finished in {:.2}s",
         outcomes.len() - failed,
         took.as_secs_f64(),
     );
