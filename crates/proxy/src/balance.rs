@@ -6,12 +6,13 @@ use axum::{
     http::{HeaderValue, StatusCode},
     response::Response,
 };
+use kaos_openai::ErrorResponse;
 use kaos_seams::Seams;
 
 use crate::{
     config::{Config, Deployment, Group, Upstream},
     error::Failure,
-    forward::{Cause, Failed, Forwarder},
+    forward::{Cause, Destination, Failed, Forwarder},
     health::Severity,
     mock,
     request::Request,
@@ -90,8 +91,11 @@ impl Balance<'_> {
     async fn ask(&self, name: &str, group: &Group, watched: &mut Watched) -> Result<Response, Failed> {
         let mut tried = Vec::new();
         let mut retries = None;
+        let mut last = None;
         for failures in 0.. {
-            let (at, deployment) = self.pick(group, &tried);
+            let Some((at, deployment)) = self.pick(group, &tried) else {
+                return Err(last.unwrap_or_else(|| used_up(name, group)));
+            };
             let retries = *retries.get_or_insert(deployment.retries.unwrap_or(self.config.retries.count));
             let failed = match self.attempt(name, deployment, watched).await {
                 Ok(response) => return Ok(response),
@@ -125,6 +129,7 @@ impl Balance<'_> {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
+            last = Some(failed);
         }
         // The loop ends by what it returns; its counter would have to overflow first.
         Err(Failed {
@@ -150,10 +155,14 @@ impl Balance<'_> {
             Upstream::Remote(remote) => {
                 let model = self.config.upstream_model(name, deployment);
                 watched.asks(deployment, remote.provider.name, &model);
-                let (transport, limits) = (&self.config.transport, deployment.limits);
-                self.forwarder
-                    .forward(self.request, remote, transport, &model, limits, watched)
-                    .await
+                let to = Destination {
+                    remote,
+                    transport: &self.config.transport,
+                    model: &model,
+                    limits: deployment.limits,
+                    counts_tokens: deployment.allowance.limits_tokens(),
+                };
+                self.forwarder.forward(self.request, &to, watched).await
             }
         }
     }
@@ -184,36 +193,59 @@ impl Balance<'_> {
             );
         }
         let mut others = group.deployments.iter().enumerate();
-        others.any(|(at, other)| !tried.contains(&at) && !other.health.rests())
+        others.any(|(at, other)| {
+            !tried.contains(&at) && !other.health.rests() && other.allowance.used_up().is_none()
+        })
     }
 
-    /// One of the deployments by their weights: of those that work and have not been asked, else of those that
+    /// One of the deployments that may still be asked in this minute, which is counted as asked; `None` if there
+    /// is none.
+    fn pick<'g>(&self, group: &'g Group, tried: &[usize]) -> Option<(usize, &'g Deployment)> {
+        loop {
+            let all = group.deployments.iter().enumerate();
+            let open: Vec<usize> = all
+                .filter(|(_, deployment)| deployment.allowance.used_up().is_none())
+                .map(|(at, _)| at)
+                .collect();
+            let (at, deployment) = self.pick_of(group, &open, tried)?;
+            // Another request may have used the rest of it meanwhile.
+            if deployment.allowance.take().is_ok() {
+                return Some((at, deployment));
+            }
+        }
+    }
+
+    /// One of these deployments by their weights: of those that work and have not been asked, else of those that
     /// work, else of all. That all rest is no reason to give up: perhaps one works again.
-    fn pick<'g>(&self, group: &'g Group, tried: &[usize]) -> (usize, &'g Deployment) {
+    fn pick_of<'g>(
+        &self,
+        group: &'g Group,
+        open: &[usize],
+        tried: &[usize],
+    ) -> Option<(usize, &'g Deployment)> {
         let all = &group.deployments;
-        if let [only] = all.as_slice() {
-            return (0, only);
+        if let [only] = open {
+            return Some((*only, &all[*only]));
         }
         let resting: Vec<bool> = all.iter().map(|deployment| deployment.health.rests()).collect();
         let fresh = |at: &usize| !resting[*at] && !tried.contains(at);
         let working = |at: &usize| !resting[*at];
-        let mut among: Vec<usize> = (0..all.len()).filter(fresh).collect();
+        let mut among: Vec<usize> = open.iter().copied().filter(fresh).collect();
         if among.is_empty() {
-            among = (0..all.len()).filter(working).collect();
+            among = open.iter().copied().filter(working).collect();
         }
         if among.is_empty() {
-            among = (0..all.len()).collect();
+            among = open.to_vec();
         }
         let total: f64 = among.iter().map(|at| all[*at].weight).sum();
         let mut point = share(self.seams) * total;
         for at in &among {
             point -= all[*at].weight;
             if point < 0.0 {
-                return (*at, &all[*at]);
+                return Some((*at, &all[*at]));
             }
         }
-        let last = among.last().copied().unwrap_or_default();
-        (last, &all[last])
+        among.last().map(|last| (*last, all[*last].as_ref()))
     }
 
     fn pause(&self, failures: u32) -> Duration {
@@ -221,6 +253,31 @@ impl Balance<'_> {
             .saturating_mul(1 << failures.min(10))
             .min(LONGEST_PAUSE);
         self.seams.random.jitter(pause)
+    }
+}
+
+/// What is said where all deployments of `name` are used up for this minute.
+fn used_up(name: &str, group: &Group) -> Failed {
+    let waits = group.deployments.iter();
+    let wait = waits
+        .filter_map(|deployment| deployment.allowance.used_up())
+        .min();
+    let wait = wait.unwrap_or_default();
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    tracing::warn!(
+        model = name,
+        seconds,
+        "rpm and tpm of all its deployments are used up"
+    );
+    let message = format!(
+        "the model {name:?} has been asked for as much as the rpm and tpm of the proxy's configuration allow in a \
+         minute; come again in {seconds} s"
+    );
+    let body = ErrorResponse::new("rate_limit_error", message).code("rate_limit_exceeded");
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    Failed {
+        failure: Failure::passed_on(status, body, Some(seconds.into())),
+        cause: Cause::Status(status),
     }
 }
 

@@ -17,11 +17,29 @@ const CA_VARIABLES: [&str; 3] = ["SSL_CERT_FILE", "SSL_VERIFY", "REQUESTS_CA_BUN
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Transport {
     /// Certificates in PEM, trusted in place of the system's.
-    authorities: Option<Vec<u8>>,
+    authorities: Option<Authorities>,
     for_http: Option<String>,
     for_https: Option<String>,
     /// What is connected to directly.
     direct: Option<String>,
+}
+
+/// A file of certificates as it was read.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Authorities {
+    path: String,
+    /// What is in it; `None` where it cannot be read any more.
+    pem: Option<Vec<u8>>,
+}
+
+impl Authorities {
+    /// Reads the file again.
+    pub(crate) fn read_again(&self) -> Self {
+        Self {
+            path: self.path.clone(),
+            pem: fs::read(&self.path).ok(),
+        }
+    }
 }
 
 impl fmt::Debug for Transport {
@@ -68,6 +86,11 @@ impl Transport {
         })
     }
 
+    /// The file of the certificates, where one is named.
+    pub(crate) fn authorities(&self) -> Option<&Authorities> {
+        self.authorities.as_ref()
+    }
+
     /// The client for upstreams anywhere.
     ///
     /// # Errors
@@ -80,7 +103,7 @@ impl Transport {
             let direct = self.direct.as_deref().and_then(NoProxy::from_string);
             builder = builder.proxy(proxy.map_err(|error| error.to_string())?.no_proxy(direct));
         }
-        if let Some(authorities) = &self.authorities {
+        if let Some(authorities) = self.authorities.as_ref().and_then(|read| read.pem.as_deref()) {
             let trusted = Certificate::from_pem_bundle(authorities).map_err(|error| error.to_string())?;
             return builder
                 .tls_certs_only(trusted)
@@ -113,7 +136,7 @@ fn builder() -> ClientBuilder {
         .redirect(reqwest::redirect::Policy::none())
 }
 
-fn authorities(variable: String, path: &str) -> Result<Vec<u8>, ConfigError> {
+fn authorities(variable: String, path: &str) -> Result<Authorities, ConfigError> {
     let wrong = |problem: String| ConfigError::Environment {
         variable: variable.clone(),
         problem: format!("{problem}; name a file of certificates in PEM"),
@@ -127,7 +150,10 @@ fn authorities(variable: String, path: &str) -> Result<Vec<u8>, ConfigError> {
     if found.is_empty() {
         return Err(wrong(format!("{path:?} has no certificate")));
     }
-    Ok(pem)
+    Ok(Authorities {
+        path: path.to_owned(),
+        pem: Some(pem),
+    })
 }
 
 fn server(variable: String, address: &str) -> Result<String, ConfigError> {

@@ -13,6 +13,7 @@ use axum::{
 use bytes::Bytes;
 use kaos_openai::{ChatChunk, ChatResponse, ErrorResponse, sse};
 use kaos_seams::Seams;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -22,7 +23,7 @@ use crate::{
     error::Failure,
     provider::{Origin, Remote},
     request::{Operation, Request},
-    stream::Passage,
+    stream::{Form, Passage},
     watched::Watched,
 };
 
@@ -49,6 +50,18 @@ pub(crate) enum Cause {
     Status(StatusCode),
     /// It gave no answer, too late a one, or one that cannot be read.
     Upstream,
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub(crate) struct Destination<'a> {
+    pub(crate) remote: &'a Remote,
+    pub(crate) transport: &'a Transport,
+    /// The name that the model has there.
+    pub(crate) model: &'a str,
+    pub(crate) limits: Limits,
+    /// Whether the tokens of its answers have to be known, those of streams included.
+    pub(crate) counts_tokens: bool,
 }
 
 /// Sends requests to upstreams.
@@ -94,35 +107,38 @@ impl Forwarder {
         (far.1.clone(), located)
     }
 
-    /// Sends `request` for the upstream's `model` and passes its answer on.
+    /// Sends `request` there and passes the answer on.
     pub(crate) async fn forward(
         &self,
         request: &Request<'_>,
-        remote: &Remote,
-        transport: &Transport,
-        model: &str,
-        limits: Limits,
+        to: &Destination<'_>,
         watched: &mut Watched,
     ) -> Result<Response, Failed> {
-        let call = remote.call(request, model).map_err(|failure| Failed {
+        let Destination {
+            remote,
+            transport,
+            model,
+            limits,
+            ..
+        } = *to;
+        let shows_usage = request.include_usage();
+        let telling = (request.stream && to.counts_tokens && !shows_usage).then(|| request.telling_usage());
+        let asked = telling.as_ref().unwrap_or(request);
+        let call = remote.call(asked, model).map_err(|failure| Failed {
             failure,
             cause: Cause::Request,
         })?;
+        let limit = if request.stream {
+            limits.first
+        } else {
+            limits.whole
+        };
         let attempt = Attempt {
             remote,
             request,
             host: host(&remote.base),
-            limit: if request.stream {
-                limits.first
-            } else {
-                limits.whole
-            },
-            deadline: Instant::now()
-                + if request.stream {
-                    limits.first
-                } else {
-                    limits.whole
-                },
+            limit,
+            deadline: Instant::now() + limit,
         };
         let (client, url) = self.client(call.url, transport);
         let mut headers = call.headers;
@@ -137,19 +153,22 @@ impl Forwarder {
             return Err(attempt.refused(answer).await);
         }
         let origin = || Origin {
-            id: format!("chatcmpl-{}", self.seams.random.uuid()),
+            id: format!("{}-{}", request.operation.prefix(), self.seams.random.uuid()),
             created: self.seams.clock.now().as_second(),
             model: model.to_owned(),
         };
         let is_stream = content_type(answer.headers()).starts_with("text/event-stream");
         if is_stream && request.stream {
-            let translator = remote.translator(origin, request.include_usage());
-            let mut passage = Passage::new(
-                answer.bytes_stream(),
-                attempt.host.clone(),
-                remote.key.clone(),
+            let translator = remote.translator(origin);
+            // What was not asked for is not passed on; an upstream that tells it all the same is left as it is.
+            let hides_usage = !shows_usage && (telling.is_some() || translator.is_some());
+            let form = Form {
+                operation: request.operation,
                 translator,
-            );
+                hides_usage,
+            };
+            let (name, key) = (attempt.host.clone(), remote.key.clone());
+            let mut passage = Passage::new(answer.bytes_stream(), name, key, form);
             // As long as nothing was passed on, somebody else can still be asked.
             match timeout_at(attempt.deadline, passage.begin()).await {
                 Ok(Ok(())) => {}
@@ -175,8 +194,8 @@ impl Forwarder {
         if let Some(tokens) = answer.usage {
             watched.tokens(tokens);
         }
-        if request.stream && request.operation == Operation::Chat {
-            return one_chunk(&answer.body).map_err(|failure| attempt.failed(failure));
+        if request.stream {
+            return one_chunk(request.operation, &answer.body).map_err(|failure| attempt.failed(failure));
         }
         Ok((
             StatusCode::OK,
@@ -188,10 +207,19 @@ impl Forwarder {
 }
 
 /// The answer of a server that does not stream, for a caller who asked for a stream.
-fn one_chunk(answer: &[u8]) -> Result<Response, Failure> {
+fn one_chunk(operation: Operation, answer: &[u8]) -> Result<Response, Failure> {
     let written = |error: serde_json::Error| Failure::upstream(StatusCode::BAD_GATEWAY, error.to_string());
-    let answer: ChatResponse = serde_json::from_slice(answer).map_err(written)?;
-    let mut frames = sse::frame(&ChatChunk::from(answer)).map_err(written)?;
+    let mut frames = match operation {
+        Operation::Chat => {
+            let answer: ChatResponse = serde_json::from_slice(answer).map_err(written)?;
+            sse::frame(&ChatChunk::from(answer))
+        }
+        // A chunk of this API has the shape of the whole.
+        Operation::Completions | Operation::Embeddings => {
+            sse::frame(&serde_json::from_slice::<Value>(answer).map_err(written)?)
+        }
+    }
+    .map_err(written)?;
     frames.extend_from_slice(sse::DONE_FRAME);
     Ok(event_stream(Body::from(frames)))
 }

@@ -13,8 +13,10 @@
 //! Never lets a request choose where it goes or with which key, and never logs a key or what was said. What failed
 //! is asked again only as long as nothing of an answer was passed on.
 
+mod allowance;
 mod balance;
 mod client;
+mod completions;
 mod config;
 mod embeddings;
 mod error;
@@ -26,6 +28,7 @@ mod provider;
 mod request;
 mod router;
 mod secret;
+mod serving;
 mod stream;
 mod watched;
 

@@ -3,14 +3,14 @@
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use axum::http::StatusCode;
-use kaos_openai::{ChatRequest, StreamOptions};
+use kaos_openai::{ChatRequest, Extra, StreamOptions};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
-use crate::{embeddings::Encoding, error::Failure};
+use crate::{completions, embeddings::Encoding, error::Failure};
 
 /// With these LiteLLM lets a request choose its upstream and the credentials. Here only the file does.
 const RESERVED: [&str; 13] = [
@@ -44,6 +44,15 @@ impl Operation {
             Self::Chat => "/chat/completions",
             Self::Completions => "/completions",
             Self::Embeddings => "/embeddings",
+        }
+    }
+
+    /// What the identifiers of answers begin with.
+    pub(crate) fn prefix(self) -> &'static str {
+        match self {
+            Self::Chat => "chatcmpl",
+            Self::Completions => "cmpl",
+            Self::Embeddings => "embd",
         }
     }
 
@@ -114,7 +123,7 @@ pub(crate) struct Request<'a> {
     pub(crate) model: String,
     /// Whether a stream is asked for.
     pub(crate) stream: bool,
-    fields: Vec<(Cow<'a, str>, &'a RawValue)>,
+    fields: Vec<(Cow<'a, str>, Cow<'a, RawValue>)>,
 }
 
 impl<'a> Request<'a> {
@@ -135,7 +144,10 @@ impl<'a> Request<'a> {
             operation,
             model: String::new(),
             stream: false,
-            fields,
+            fields: fields
+                .into_iter()
+                .map(|(name, value)| (name, Cow::Borrowed(value)))
+                .collect(),
         };
         request.model = request
             .parsed::<String>("model")
@@ -180,9 +192,9 @@ impl<'a> Request<'a> {
     }
 
     /// The value of a field, unless it is null.
-    fn get(&self, name: &str) -> Option<&'a RawValue> {
+    fn get(&self, name: &str) -> Option<&RawValue> {
         let (_, value) = self.fields.iter().find(|(known, _)| known == name)?;
-        (value.get() != "null").then_some(*value)
+        (value.get() != "null").then_some(value)
     }
 
     fn parsed<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
@@ -208,6 +220,24 @@ impl<'a> Request<'a> {
     pub(crate) fn include_usage(&self) -> bool {
         let options: Option<StreamOptions> = self.parsed("stream_options");
         options.is_some_and(|options| options.include_usage)
+    }
+
+    /// The same for a stream that ends with a chunk that carries the usage, whatever the caller wants to see of it.
+    pub(crate) fn telling_usage(&self) -> Request<'a> {
+        const OPTIONS: &str = "stream_options";
+        let mut options: Extra = self.parsed(OPTIONS).unwrap_or_default();
+        options.insert("include_usage".to_owned(), true.into());
+        let mut fields = self.fields.clone();
+        fields.retain(|(name, _)| name != OPTIONS);
+        if let Ok(options) = serde_json::value::to_raw_value(&options) {
+            fields.push((OPTIONS.into(), Cow::Owned(options)));
+        }
+        Request {
+            operation: self.operation,
+            model: self.model.clone(),
+            stream: self.stream,
+            fields,
+        }
     }
 
     /// The body for an upstream that speaks OpenAI's API: as it came, with the upstream's `model`, or none where
@@ -244,7 +274,12 @@ impl<'a> Request<'a> {
     /// # Errors
     /// What is wrong with it, as the answer to give.
     pub(crate) fn chat(&self, defaults: &[(String, Box<RawValue>)]) -> Result<ChatRequest, Failure> {
-        self.typed(defaults, "chat completion request")
+        match self.operation {
+            Operation::Completions => self
+                .typed(defaults, "text completion request")
+                .and_then(completions::chat),
+            Operation::Chat | Operation::Embeddings => self.typed(defaults, "chat completion request"),
+        }
     }
 
     /// The request as `T`, which messages call `what`.

@@ -28,6 +28,7 @@ use crate::{
     forward::Forwarder,
     live::{InForce, Live},
     request::{Operation, Request},
+    serving,
     watched::{Meters, Watched},
 };
 
@@ -35,8 +36,6 @@ use crate::{
 const MAX_REQUEST: usize = 32 * 1024 * 1024;
 /// The longest silence within a request's body.
 const SLOWEST: Duration = Duration::from_secs(30);
-/// How long answers that are being given may go on after the shutdown has begun; within the 30 s of a pod.
-const DRAIN: Duration = Duration::from_secs(20);
 
 /// Why the proxy ended.
 #[derive(Debug, thiserror::Error)]
@@ -98,13 +97,9 @@ pub async fn serve(
     if address.ip().is_loopback() {
         app = app.layer(middleware::from_fn(refuse_pages));
     }
-    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     tokio::select! {
-        result = serving => result?,
+        () = serving::serve(listener, app, shutdown) => {}
         () = following => {}
-        () = async { shutdown.cancelled().await; tokio::time::sleep(DRAIN).await } => {
-            tracing::warn!("answers were still being given at the end of the shutdown and are cut off");
-        }
     }
     Ok(())
 }

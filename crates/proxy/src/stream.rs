@@ -16,9 +16,11 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
 use crate::{
+    completions,
     error::UPSTREAM,
     forward::IDLE_TIMEOUT,
     provider::{Piece, Tokens, Translate},
+    request::Operation,
     secret::Secret,
     watched::Streamed,
 };
@@ -31,7 +33,8 @@ pub(crate) struct Passage<S> {
     upstream: S,
     name: String,
     key: Option<Secret>,
-    translator: Option<Box<dyn Translate>>,
+    form: Form,
+    texts: completions::Writer,
     decoder: Decoder,
     ready: VecDeque<Bytes>,
     /// Some choice has said why it stopped: an end without `[DONE]` is an end all the same.
@@ -40,6 +43,16 @@ pub(crate) struct Passage<S> {
     /// What it ended in, instead of an answer.
     failed: Option<Box<ErrorResponse>>,
     tokens: Option<Tokens>,
+}
+
+/// What comes and what is to become of it.
+pub(crate) struct Form {
+    /// What was asked for.
+    pub(crate) operation: Operation,
+    /// `None` where the events are OpenAI's.
+    pub(crate) translator: Option<Box<dyn Translate>>,
+    /// Whether the chunk that carries nothing but the usage is kept back.
+    pub(crate) hides_usage: bool,
 }
 
 /// What matters of a chunk of OpenAI's API.
@@ -63,17 +76,13 @@ where
     E: std::fmt::Display,
 {
     /// Of the events of `upstream`, which messages call `name` and which may quote `key`.
-    pub(crate) fn new(
-        upstream: S,
-        name: String,
-        key: Option<Secret>,
-        translator: Option<Box<dyn Translate>>,
-    ) -> Self {
+    pub(crate) fn new(upstream: S, name: String, key: Option<Secret>, form: Form) -> Self {
         Self {
             upstream: Box::pin(upstream),
             name,
             key,
-            translator,
+            form,
+            texts: completions::Writer::default(),
             decoder: Decoder::new(MAX_EVENT),
             ready: VecDeque::new(),
             finished: false,
@@ -159,7 +168,7 @@ where
             self.finish();
             return;
         }
-        if let Some(translator) = &mut self.translator {
+        if let Some(translator) = &mut self.form.translator {
             match translator.event(&event.data) {
                 Ok(pieces) => self.pieces(pieces),
                 Err(problem) => self.fail(format!("sent {problem}")),
@@ -190,6 +199,9 @@ where
             && let Ok(tokens) = serde_json::from_str(usage.get())
         {
             self.tokens = Some(tokens);
+            if choices.is_empty() && self.form.hides_usage {
+                return;
+            }
         }
         self.pass_value(&event.data);
     }
@@ -200,9 +212,15 @@ where
                 Piece::Chunk(chunk) => {
                     if let Some(usage) = &chunk.usage {
                         self.tokens = Some(usage.into());
+                        if chunk.choices.is_empty() && self.form.hides_usage {
+                            continue;
+                        }
                     }
-                    self.ready
-                        .push_back(sse::frame(&*chunk).unwrap_or_default().into());
+                    let frame = match self.form.operation {
+                        Operation::Completions => sse::frame(&self.texts.write(*chunk)),
+                        Operation::Chat | Operation::Embeddings => sse::frame(&*chunk),
+                    };
+                    self.ready.push_back(frame.unwrap_or_default().into());
                 }
                 Piece::Done => self.finish(),
                 Piece::Error(mut said) => {
@@ -238,7 +256,7 @@ where
         {
             self.pass(&event);
         }
-        if let Some(translator) = &mut self.translator
+        if let Some(translator) = &mut self.form.translator
             && !self.over
         {
             let pieces = translator.end();
@@ -291,7 +309,12 @@ mod tests {
         } else {
             sent.boxed()
         };
-        let passage = Passage::new(upstream, "models:8000".to_owned(), None, None);
+        let form = Form {
+            operation: Operation::Chat,
+            translator: None,
+            hides_usage: false,
+        };
+        let passage = Passage::new(upstream, "models:8000".to_owned(), None, form);
         let frames = passage.frames(Streamed::default());
         let bytes: Vec<u8> = frames
             .map(|frame| frame.unwrap_or_default().to_vec())

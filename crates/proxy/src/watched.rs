@@ -1,5 +1,6 @@
 //! What is told of a request: a span for it and one for each upstream that was asked, by the conventions for
-//! generative AI (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>), and what they add up to.
+//! generative AI (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>), and what they add up to: in metrics, and in
+//! what a deployment may be asked for.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use kaos_telemetry::{
     metrics::{Counter, Histogram},
 };
 
-use crate::{config::Deployment, error::Failure, provider::Tokens, request::Operation};
+use crate::{allowance::Allowance, config::Deployment, error::Failure, provider::Tokens, request::Operation};
 
 /// What the name of a deployment is told as.
 const DEPLOYMENT: &str = "kaos.model.deployment";
@@ -65,6 +66,7 @@ struct Asking {
     labels: Vec<KeyValue>,
     /// Those of the count of requests, but for the status.
     counted: Vec<KeyValue>,
+    allowance: Arc<Allowance>,
 }
 
 impl Watched {
@@ -115,6 +117,7 @@ impl Watched {
             span: span.measured(&self.meters.asked, labels.clone()),
             labels,
             counted,
+            allowance: deployment.allowance.clone(),
         });
     }
 
@@ -178,6 +181,8 @@ impl Watched {
 
 impl Asking {
     fn tokens(&self, meters: &Meters, tokens: Tokens) {
+        self.allowance
+            .spend(tokens.prompt_tokens.saturating_add(tokens.completion_tokens));
         for (kind, attribute, count) in [
             ("input", "gen_ai.usage.input_tokens", tokens.prompt_tokens),
             ("output", "gen_ai.usage.output_tokens", tokens.completion_tokens),

@@ -1,5 +1,7 @@
 //! One entry of `model_list`: who is asked for a model, where and with what.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use url::Url;
@@ -10,6 +12,7 @@ use super::{
     tree::{Item, Section},
 };
 use crate::{
+    allowance::Allowance,
     health::Health,
     provider::{
         DEFAULTS, Remote, key_header,
@@ -75,6 +78,7 @@ pub(super) fn read(
                 limits: common.limits,
                 retries: common.retries,
                 health: Health::default(),
+                allowance: Arc::new(Allowance::new(common.requests, common.tokens)),
                 info: info.clone(),
             };
             Ok((name, deployment))
@@ -104,6 +108,9 @@ struct Common {
     defaults: Vec<(String, Box<RawValue>)>,
     drop_params: bool,
     weight: f64,
+    /// The most requests and tokens in a minute.
+    requests: Option<u64>,
+    tokens: Option<u64>,
     limits: Limits,
     retries: Option<u32>,
     /// A field that says something of a server, which the mock is not.
@@ -167,14 +174,20 @@ impl Common {
         let drop_params = server(params, "drop_params")
             .map(|item| item.switch())
             .transpose()?;
+        let weight = params
+            .take("weight")
+            .map(|item| item.positive(environment))
+            .transpose()?;
+        let mut limit = |name| {
+            let limit = params.take(name).map(|item| match item.count(environment)? {
+                0 => Err(item.wrong("is 0, with which it would never be asked; remove the entry instead")),
+                limit => Ok(limit),
+            });
+            limit.transpose()
+        };
+        let (requests, tokens) = (limit("rpm")?, limit("tpm")?);
         // LiteLLM's simple shuffle takes the first of these that is there.
-        let mut weight = None;
-        for name in ["weight", "rpm", "tpm"] {
-            if let Some(item) = params.take(name) {
-                let value = item.positive(environment)?;
-                weight.get_or_insert(value);
-            }
-        }
+        let weight = weight.or_else(|| requests.or(tokens).map(|limit| limit as f64));
         Ok(Self {
             key,
             api_version,
@@ -182,6 +195,8 @@ impl Common {
             defaults,
             drop_params: drop_params.unwrap_or(settings.drop_params),
             weight: weight.unwrap_or(1.0),
+            requests,
+            tokens,
             limits: Limits {
                 whole,
                 first: first.or(own).unwrap_or(whole),

@@ -1,8 +1,10 @@
-//! Where a configuration was read, to read it again: the file, and the file of the key that it refers to.
+//! Where a configuration was read, to read it again: the file, the file of the key that it refers to, and that of
+//! the certificates to trust.
 
 use std::{fmt, fs, io, path::PathBuf};
 
 use super::{Config, ConfigError, Environment};
+use crate::client::Authorities;
 
 /// The variable that generated configurations take the key from.
 const KEY: &str = "PROXY_API_KEY";
@@ -16,6 +18,8 @@ pub(crate) struct Files {
     path: PathBuf,
     environment: Environment,
     read: Contents,
+    /// Of the configuration that was served last.
+    authorities: Option<Authorities>,
     /// Whether the last try to read them failed.
     lost: bool,
 }
@@ -43,25 +47,30 @@ impl Files {
             path,
             environment,
             read,
+            authorities: None,
             lost: false,
         })
     }
 
     /// The configuration of what was last read.
-    pub(super) fn parse(&self) -> Result<Config, ConfigError> {
+    pub(super) fn parse(&mut self) -> Result<Config, ConfigError> {
         let mut environment = self.environment.clone();
         if let Some(key) = &self.read.key {
             environment.insert(KEY.to_owned(), key.clone());
         }
-        Config::of(&self.read.text, environment)
+        let config = Config::of(&self.read.text, environment)?;
+        self.authorities = config.transport.authorities().cloned();
+        Ok(config)
     }
 
     /// Reads them again: the configuration where something has changed since they were last read, else `None`.
     pub(crate) fn changed(&mut self) -> Option<Result<Config, ConfigError>> {
+        let authorities = self.authorities.as_ref().map(Authorities::read_again);
         match read(&self.path, &self.environment) {
-            Ok(read) if read == self.read && !self.lost => None,
+            Ok(read) if read == self.read && authorities == self.authorities && !self.lost => None,
             Ok(read) => {
                 self.read = read;
+                self.authorities = authorities;
                 self.lost = false;
                 Some(self.parse())
             }

@@ -31,6 +31,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    allowance::Allowance,
     client::Transport,
     health::{Health, Tolerance},
     provider::Remote,
@@ -87,6 +88,8 @@ pub(crate) struct Deployment {
     /// How often it is tried again, where it differs from the rest.
     pub(crate) retries: Option<u32>,
     pub(crate) health: Health,
+    /// How much it may be asked for.
+    pub(crate) allowance: Arc<Allowance>,
     /// What the file tells about it.
     pub(crate) info: Option<Value>,
 }
@@ -170,7 +173,7 @@ impl Config {
         path: &Path,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let files = Files::open(path.to_owned(), variables.into_iter().collect())?;
+        let mut files = Files::open(path.to_owned(), variables.into_iter().collect())?;
         let mut config = files.parse()?;
         config.files = Some(files);
         Ok(config)

@@ -201,6 +201,7 @@ environment_variables: {UNUSED: "1"}
         ((seconds(30), seconds(5)), (seconds(10), seconds(10)))
     );
     assert_eq!((first[0].weight, first[1].weight), (60.0, 30.0));
+    assert!(first[1].allowance.limits_tokens() && !first[0].allowance.limits_tokens());
     assert_eq!((first[0].retries, first[0].id.as_str()), (Some(1), "main"));
     let Upstream::Remote(remote) = &first[0].upstream else {
         panic!("it is a server");
@@ -354,6 +355,16 @@ fn what_is_not_served_is_refused_with_its_line_and_path() {
 #[test]
 fn each_wrong_value_is_named_with_the_fix() {
     for (name, params, problem) in [
+        (
+            "a",
+            "model: mock, rpm: 0",
+            "litellm_params.rpm is 0, with which it would never be asked; remove the entry instead",
+        ),
+        (
+            "a",
+            "model: mock, tpm: 1.5",
+            "litellm_params.tpm must be a whole number, 0 or more",
+        ),
         (
             "a",
             "model: gpt-x, api_base: 'http://a', api_key: os.environ/NOWHERE",

@@ -11,12 +11,13 @@ mod turns;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
-use kaos_openai::{ChatChunk, ErrorResponse, Usage};
+use kaos_openai::{ChatChunk, ChatResponse, ErrorResponse, Usage};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use url::Url;
 
 use crate::{
+    completions,
     error::Failure,
     request::{Operation, Request},
     secret::Secret,
@@ -141,9 +142,21 @@ impl Remote {
         origin: impl FnOnce() -> Origin,
         body: Bytes,
     ) -> Result<Answer, String> {
+        let whole_chat = |response: ChatResponse| -> Result<Answer, String> {
+            let usage = response.usage.as_ref().map(Tokens::from);
+            let body = match request.operation {
+                Operation::Completions => serde_json::to_vec(&completions::answer(response)),
+                Operation::Chat | Operation::Embeddings => serde_json::to_vec(&response),
+            };
+            let body = body.map_err(|error| error.to_string())?.into();
+            Ok(Answer { body, usage })
+        };
         match self.provider.api {
-            Api::Anthropic => anthropic::answer(&origin(), &body),
-            Api::Gemini => gemini::answer(request, &origin(), &body),
+            Api::Anthropic => anthropic::answer(&origin(), &body).and_then(whole_chat),
+            Api::Gemini if request.operation == Operation::Embeddings => {
+                gemini::embeddings(request, &origin(), &body)
+            }
+            Api::Gemini => gemini::answer(&origin(), &body).and_then(whole_chat),
             Api::OpenAi | Api::Azure | Api::Ollama | Api::Mock => {
                 let usage = whole(request.operation, &body)?;
                 Ok(Answer { body, usage })
@@ -151,16 +164,11 @@ impl Remote {
         }
     }
 
-    /// What translates its streams; `None` where they are OpenAI's already. With `usage`, the last chunk
-    /// carries it.
-    pub(crate) fn translator(
-        &self,
-        origin: impl FnOnce() -> Origin,
-        usage: bool,
-    ) -> Option<Box<dyn Translate>> {
+    /// What translates its streams; `None` where they are OpenAI's already. The last chunk carries the usage.
+    pub(crate) fn translator(&self, origin: impl FnOnce() -> Origin) -> Option<Box<dyn Translate>> {
         match self.provider.api {
-            Api::Anthropic => Some(Box::new(anthropic::Stream::new(origin(), usage))),
-            Api::Gemini => Some(Box::new(gemini::Stream::new(origin(), usage))),
+            Api::Anthropic => Some(Box::new(anthropic::Stream::new(origin()))),
+            Api::Gemini => Some(Box::new(gemini::Stream::new(origin()))),
             Api::OpenAi | Api::Azure | Api::Ollama | Api::Mock => None,
         }
     }

@@ -39,6 +39,9 @@ pub(crate) const OPENAI: &[&str] = &[
     "web_search_options",
 ];
 
+/// Those that only its text completions have.
+const OF_TEXTS: [&str; 3] = ["best_of", "echo", "suffix"];
+
 /// The parameters of a request, each taken once.
 pub(super) struct Parameters(Extra);
 
@@ -75,15 +78,16 @@ impl Parameters {
         let mut rest = self.0;
         rest.retain(|_, value| !value.is_null());
         let idle = |name: &str, value: &Value| match name {
-            "n" => *value == 1,
-            "logprobs" | "store" => *value == false,
+            "n" | "best_of" => *value == 1,
+            "logprobs" | "store" | "echo" => *value == false,
+            "suffix" => value == "",
             "service_tier" => value == "auto" || value == "default",
             "frequency_penalty" | "presence_penalty" => value.as_f64() == Some(0.0),
             _ => false,
         };
         let foreign: Vec<String> = rest
             .keys()
-            .filter(|name| OPENAI.contains(&name.as_str()))
+            .filter(|name| OPENAI.contains(&name.as_str()) || OF_TEXTS.contains(&name.as_str()))
             .cloned()
             .collect();
         for name in foreign {

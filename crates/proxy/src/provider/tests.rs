@@ -136,7 +136,7 @@ proptest! {
                 let _ = upstream.answer(&request, origin, body.clone().into());
             }
             let _ = upstream.refusal(StatusCode::BAD_REQUEST, &body);
-            if let Some(mut translator) = upstream.translator(origin, true) {
+            if let Some(mut translator) = upstream.translator(origin) {
                 for _ in 0..2 {
                     let _ = translator.event(&body);
                 }

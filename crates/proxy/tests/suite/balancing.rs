@@ -159,9 +159,9 @@ async fn the_other_deployment_answers_for_one_that_fails_which_is_then_left_alon
 #[tokio::test]
 async fn requests_are_shared_by_weight() {
     let (one, two) = (failing(0, 0, false).await, failing(0, 0, false).await);
-    let entry = |upstream: &Upstream, rpm: u32| {
+    let entry = |upstream: &Upstream, weight: u32| {
         format!(
-            "- model_name: m\n  litellm_params: {{model: openai/x, api_base: 'http://{}', api_key: k, rpm: {rpm}}}\n",
+            "- model_name: m\n  litellm_params: {{model: openai/x, api_base: 'http://{}', api_key: k, weight: {weight}}}\n",
             upstream.address
         )
     };

@@ -310,6 +310,99 @@ async fn a_connection_that_ends_without_an_answer_is_a_bad_gateway() {
 }
 
 #[tokio::test]
+async fn an_upstream_that_stalls_in_the_middle_is_given_up_in_time() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\ncontent-type: ";
+    for (stream, answer, problem) in [
+        (
+            false,
+            format!("{head}application/json\r\n\r\n{{\"choi"),
+            "did not finish its answer within 0.2 s",
+        ),
+        (
+            true,
+            format!("{head}text/event-stream\r\n\r\ndata: {{\"choi"),
+            "did not begin to answer within 0.1 s",
+        ),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stalling = tokio::spawn(async move {
+            let mut kept = Vec::new();
+            while let Ok((mut connection, _)) = listener.accept().await {
+                connection.write_all(answer.as_bytes()).await.unwrap();
+                kept.push(connection);
+            }
+        });
+        let proxy = Proxy::of(&format!(
+            "model_list:\n- model_name: big\n  litellm_params: {{model: openai/x, api_base: 'http://{address}', api_key: k, \
+             timeout: 0.2, stream_timeout: 0.1}}\nlitellm_settings: {{num_retries: 0}}\n"
+        ))
+        .await;
+        let (status, body) = read(proxy.ask(question(stream)).await).await;
+        let message = body["error"]["message"].as_str().unwrap();
+        assert_eq!((status, &body["error"]["type"]), (504, &json!("upstream_error")));
+        assert!(message.ends_with(problem), "{message}");
+        proxy.end().await;
+        stalling.abort();
+    }
+}
+
+#[tokio::test]
+async fn garbage_in_a_stream_ends_it_with_an_error() {
+    for garbage in [
+        "data: <html>\n\n",
+        "data: [1]\n\n",
+        "data: \u{fffd}{\n\n",
+        "data: {\"choices\":\n\n",
+    ] {
+        let upstream = Upstream::start(move |_| {
+            Response::builder()
+                .header("content-type", "text/event-stream")
+                .body(Body::from(format!(
+                    "data: {{\"choices\":[]}}\n\n{garbage}data: [DONE]\n\n"
+                )))
+                .unwrap()
+        })
+        .await;
+        let proxy = Proxy::before(upstream.address).await;
+        let response = proxy.ask(question(true)).await;
+        assert_eq!(response.status(), 200);
+        let body = response.text().await.unwrap();
+        let (first, error) = body.split_once("\n\n").unwrap();
+        assert_eq!(first, "data: {\"choices\":[]}");
+        let error: Value = serde_json::from_str(error.trim().strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(error["error"]["type"], "upstream_error", "{body}");
+        assert!(!body.contains("[DONE]"), "{body}");
+        proxy.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_role_that_nobody_knows_is_the_upstreams_to_judge_and_refused_where_it_must_be_translated() {
+    let upstream = Upstream::start(|_| json_answer(200, &completion())).await;
+    let odd = json!({"model": "big", "messages": [{"role": "narrator", "content": "hi"}]});
+    let passing = Proxy::before(upstream.address).await;
+    assert_eq!(read(passing.ask(odd.clone()).await).await, (200, completion()));
+    assert_eq!(upstream.seen().body["messages"], odd["messages"]);
+    passing.end().await;
+    for provider in ["anthropic", "gemini"] {
+        let proxy = Proxy::of(&format!(
+            "model_list: [{{model_name: big, litellm_params: {{model: {provider}/x, api_base: 'http://{}', api_key: k}}}}]",
+            upstream.address
+        ))
+        .await;
+        let (status, body) = read(proxy.ask(odd.clone()).await).await;
+        assert_eq!(
+            (status, &body["error"]["param"]),
+            (400, &json!("messages[0].role")),
+            "{body}"
+        );
+        proxy.end().await;
+    }
+    assert_eq!(upstream.asked(), 1, "what is refused is not sent");
+}
+
+#[tokio::test]
 async fn many_streams_at_once_are_kept_apart() {
     let upstream = Upstream::start(|request| {
         let text = request["messages"][0]["content"].as_str().unwrap().to_owned();

@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod balancing;
+mod draining;
 mod forwarding;
 mod front;
+mod limits;
 mod providers;
 mod reload;
 mod setup;

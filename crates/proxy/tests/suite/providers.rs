@@ -86,6 +86,94 @@ async fn anthropic_answers_whole_streamed_and_with_errors() {
 }
 
 #[tokio::test]
+async fn text_completions_are_chats_of_one_prompt_where_the_api_has_chats_only() {
+    let upstream = Upstream::start(|body| {
+        assert_eq!(
+            body["messages"],
+            json!([{"role": "user", "content": [{"type": "text", "text": "Once"}]}])
+        );
+        if body["stream"] == true {
+            let start = json!({"type": "message_start", "message": {"id": "msg_1", "model": "claude", "usage": {"input_tokens": 3}}});
+            let text = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": " upon"}});
+            let end = json!({"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 2}});
+            return events(&[start, text, end, json!({"type": "message_stop"})]);
+        }
+        json_answer(200, &json!({
+            "id": "msg_1", "model": "claude", "content": [{"type": "text", "text": " upon"}],
+            "stop_reason": "max_tokens", "usage": {"input_tokens": 3, "output_tokens": 2},
+        }))
+    })
+    .await;
+    let proxy = proxy("anthropic/claude", &upstream).await;
+    let ask = async |more: &str| {
+        let body = format!(r#"{{"model":"m","prompt":"Once","max_tokens":2{more}}}"#);
+        proxy.post_to("/v1/completions", body).await
+    };
+    let (status, mut whole) = read(ask("").await).await;
+    whole["created"].take();
+    assert_eq!(
+        (status, whole),
+        (
+            200,
+            json!({
+                "id": "msg_1", "object": "text_completion", "created": null, "model": "claude",
+                "choices": [{"index": 0, "text": " upon", "logprobs": null, "finish_reason": "length"}],
+                "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+            })
+        )
+    );
+
+    for (more, usages) in [("", 0), (r#","stream_options":{"include_usage":true}"#, 1)] {
+        let body = ask(&format!(r#","stream":true{more}"#))
+            .await
+            .text()
+            .await
+            .unwrap();
+        let (chunks, end) = body.split_at(body.len() - "data: [DONE]\n\n".len());
+        assert_eq!(end, "data: [DONE]\n\n");
+        let chunks: Vec<Value> = chunks
+            .split_terminator("\n\n")
+            .map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap())
+            .collect();
+        assert!(
+            chunks.iter().all(|chunk| chunk["object"] == "text_completion"),
+            "{body}"
+        );
+        let text: String = chunks
+            .iter()
+            .filter_map(|chunk| chunk["choices"][0]["text"].as_str())
+            .collect();
+        assert_eq!(text, " upon");
+        assert!(body.contains(r#""finish_reason":"length""#), "{body}");
+        assert_eq!(
+            chunks.iter().filter(|chunk| chunk["usage"].is_object()).count(),
+            usages
+        );
+    }
+
+    for (more, param) in [(r#","suffix":"x""#, "suffix"), (r#","logprobs":1"#, "logprobs")] {
+        let (status, refused) = read(ask(more).await).await;
+        assert_eq!(
+            (status, &refused["error"]["param"]),
+            (400, &json!(param)),
+            "{refused}"
+        );
+    }
+    let (status, refused) = read(
+        proxy
+            .post_to("/v1/completions", r#"{"model":"m","prompt":["a","b"]}"#)
+            .await,
+    )
+    .await;
+    assert_eq!(
+        (status, &refused["error"]["param"]),
+        (400, &json!("prompt")),
+        "{refused}"
+    );
+    proxy.end().await;
+}
+
+#[tokio::test]
 async fn gemini_answers_whole_streamed_and_with_embeddings() {
     let upstream = Upstream::start(|body| {
         let said = json!({
@@ -128,18 +216,15 @@ async fn gemini_answers_whole_streamed_and_with_embeddings() {
     )
     .await;
     assert_eq!((status, &list["data"][0]["embedding"]), (200, &json!([1.0])));
-    let (status, refused) = read(
+    let (status, text) = read(
         proxy
             .post_to("/v1/completions", r#"{"model":"m","prompt":"x"}"#)
             .await,
     )
     .await;
     assert_eq!(
-        (status, &refused["error"]["message"]),
-        (
-            400,
-            &json!("the provider gemini has no text completions; ask a model of another one")
-        )
+        (status, &text["object"], &text["choices"][0]["text"]),
+        (200, &json!("text_completion"), &json!("Hello"))
     );
     proxy.end().await;
 }
@@ -175,6 +260,14 @@ async fn other_requests_of_openais_api_are_passed_on_too() {
     )
     .await;
     assert_eq!((status, &body["choices"][0]["text"]), (200, &json!("b")));
+    // Answered whole although a stream was asked for.
+    let streamed = proxy
+        .post_to("/v1/completions", r#"{"model":"m","prompt":"a","stream":true}"#)
+        .await;
+    assert_eq!(
+        streamed.text().await.unwrap(),
+        "data: {\"object\":\"text_completion\",\"choices\":[{\"text\":\"b\"}]}\n\ndata: [DONE]\n\n"
+    );
     let (status, body) = read(proxy.post_to("/v1/embeddings", r#"{"model":"m"}"#).await).await;
     assert_eq!((status, &body["error"]["param"]), (400, &json!("input")));
     proxy.end().await;

@@ -119,6 +119,11 @@ litellm_settings: {num_retries: 0}
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let config = Config::parse(config, environment).unwrap();
+        Self::serving(config, dialer, telemetry).await
+    }
+
+    /// A proxy of a configuration that has been read.
+    pub(crate) async fn serving(config: Config, dialer: FixedDialer, telemetry: Telemetry) -> Self {
         let seams = Seams::simulated(1).with_dialer(Arc::new(dialer));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -170,6 +175,16 @@ litellm_settings: {num_retries: 0}
             .unwrap()
     }
 
+    /// Begins the shutdown.
+    pub(crate) fn begin_end(&self) {
+        self.stop.cancel();
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.url.trim_start_matches("http://").parse().unwrap()
+    }
+
     /// Status and body of a GET.
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         let response = self
@@ -182,7 +197,7 @@ litellm_settings: {num_retries: 0}
     }
 
     pub(crate) async fn end(self) {
-        self.stop.cancel();
+        self.begin_end();
         tokio::time::timeout(LONG, self.task)
             .await
             .unwrap()

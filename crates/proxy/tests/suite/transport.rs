@@ -4,8 +4,10 @@ use std::{
     fs,
     net::SocketAddr,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
+use kaos_proxy::Config;
 use kaos_seams::FixedDialer;
 use kaos_telemetry::Telemetry;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -18,7 +20,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::setup::{Proxy, read};
+use crate::setup::{LONG, Proxy, read};
 
 const ANSWER: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"by TLS"}}]}"#;
 
@@ -163,4 +165,46 @@ async fn no_proxy_is_honoured_and_strangers_are_not_trusted() {
     let (status, body) = ask(&base, &[], "").await;
     let message = body["error"]["message"].as_str().unwrap();
     assert!(status == 502 && message.contains("cannot be reached"), "{body}");
+}
+
+async fn until(what: &str, held: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !held().await {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waiting).await.expect(what);
+}
+
+#[tokio::test]
+async fn certificates_that_change_are_trusted_without_a_restart() {
+    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (address, ca) = upstream(&["127.0.0.1"], &folder).await;
+    let (_, others) = upstream(&["127.0.0.1"], &other).await;
+    let right = fs::read(&ca).unwrap();
+    fs::copy(&others, &ca).unwrap();
+    let path = folder.path().join("config.yaml");
+    let file = format!(
+        "model_list:\n- model_name: m\n  litellm_params: {{model: openai/x, api_base: 'https://{address}/v1', api_key: k}}\n\
+         litellm_settings: {{num_retries: 0, ssl_verify: '{ca}'}}\n"
+    );
+    fs::write(&path, file).unwrap();
+    let config = Config::load(&path, []).unwrap();
+    let proxy = Proxy::serving(config, FixedDialer::default(), Telemetry::off()).await;
+    let question = || json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+    assert_eq!(
+        read(proxy.ask(question()).await).await.0,
+        502,
+        "another authority is trusted"
+    );
+
+    // In the middle of being replaced: what was read before stays in force, and the problem is told.
+    fs::write(&ca, "no certificate").unwrap();
+    let told = async || proxy.get("/health/readiness").await.1["configuration"].is_string();
+    until("the problem is told", told).await;
+    fs::write(&ca, right).unwrap();
+    let trusted = async || read(proxy.ask(question()).await).await.0 == 200;
+    until("the new authority is trusted", trusted).await;
+    assert_eq!(proxy.get("/health/readiness").await.1, json!({"status": "ready"}));
+    proxy.end().await;
 }

@@ -104,9 +104,15 @@ async fn requests_tokens_and_durations_are_told_to_prometheus() {
     let metrics = proxy
         .client
         .get(format!("{}/metrics", proxy.url))
+        // What Prometheus asks for; it takes what it is given by its content type.
+        .header(
+            "accept",
+            "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3",
+        )
         .send()
         .await
         .unwrap();
+    assert_eq!(metrics.headers()["content-type"], "text/plain; version=0.0.4");
     let metrics = metrics.text().await.unwrap();
     let line = |name: &str, labels: &[&str]| {
         let found = metrics

@@ -1,12 +1,11 @@
 //! From an answer of Messages to a chat completion.
 
-use bytes::Bytes;
 use kaos_openai::{ChatResponse, Content, Message, ToolCall};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Counts, finish};
-use crate::provider::{Answer, Origin, Tokens};
+use crate::provider::Origin;
 
 #[derive(Deserialize)]
 struct Said {
@@ -21,7 +20,7 @@ struct Said {
     usage: Counts,
 }
 
-pub(in super::super) fn answer(origin: &Origin, body: &[u8]) -> Result<Answer, String> {
+pub(in super::super) fn answer(origin: &Origin, body: &[u8]) -> Result<ChatResponse, String> {
     let said: Said = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let (mut text, mut thought) = (None::<String>, String::new());
     let (mut thoughts, mut calls) = (Vec::new(), Vec::new());
@@ -61,20 +60,13 @@ pub(in super::super) fn answer(origin: &Origin, body: &[u8]) -> Result<Answer, S
             .extra
             .insert("thinking_blocks".to_owned(), thoughts.into());
     }
-    let usage = said.usage.usage();
-    let tokens = Tokens::from(&usage);
     let or = |said: String, other: &str| if said.is_empty() { other.to_owned() } else { said };
-    let reason = finish(said.stop_reason.as_deref().unwrap_or_default());
-    let response = ChatResponse::new(
+    Ok(ChatResponse::new(
         or(said.id, &origin.id),
         origin.created,
         or(said.model, &origin.model),
         message,
-        reason,
-        usage,
-    );
-    Ok(Answer {
-        body: Bytes::from(serde_json::to_vec(&response).map_err(|error| error.to_string())?),
-        usage: Some(tokens),
-    })
+        finish(said.stop_reason.as_deref().unwrap_or_default()),
+        said.usage.usage(),
+    ))
 }

@@ -24,7 +24,7 @@ const VERSION: &str = "2023-06-01";
 const OVERLOADED: u16 = 529;
 
 pub(super) fn call(remote: &Remote, request: &Request<'_>, model: &str) -> Result<Call, Failure> {
-    if request.operation != Operation::Chat {
+    if request.operation == Operation::Embeddings {
         return Err(remote.has_no(request.operation));
     }
     let body = request::body(remote, request.chat(&remote.defaults)?, model)?;

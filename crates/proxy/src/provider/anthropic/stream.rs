@@ -12,7 +12,6 @@ use crate::provider::{Origin, Piece, Translate};
 /// One stream.
 pub(in super::super) struct Stream {
     origin: Origin,
-    with_usage: bool,
     counts: Counts,
     /// The tool calls by the block they are in, numbered as OpenAI does, and whether arguments have come.
     calls: BTreeMap<u64, (u32, bool)>,
@@ -63,10 +62,9 @@ struct Start {
 }
 
 impl Stream {
-    pub(in super::super) fn new(origin: Origin, with_usage: bool) -> Self {
+    pub(in super::super) fn new(origin: Origin) -> Self {
         Self {
             origin,
-            with_usage,
             counts: Counts::default(),
             calls: BTreeMap::new(),
             thought: None,
@@ -212,12 +210,8 @@ impl Translate for Stream {
                 let Origin { id, created, model } = &self.origin;
                 let reason = Some(finish(reason));
                 let last = ChatChunk::new(id, *created, model, Delta::default(), reason);
-                let mut pieces = vec![Piece::Chunk(Box::new(last))];
-                if self.with_usage {
-                    let usage = ChatChunk::usage(id, *created, model, self.counts.usage());
-                    pieces.push(Piece::Chunk(Box::new(usage)));
-                }
-                pieces
+                let usage = ChatChunk::usage(id, *created, model, self.counts.usage());
+                vec![Piece::Chunk(Box::new(last)), Piece::Chunk(Box::new(usage))]
             }
             Said::MessageStop => vec![Piece::Done],
             Said::Error { error } => {

@@ -1,11 +1,11 @@
 //! From an answer of generateContent to a chat completion.
 
-use kaos_openai::{ChatResponse, Choice, Content, Extra, FinishReason, Message, ToolCall, Usage};
+use kaos_openai::{ChatResponse, Choice, Content, FinishReason, Message, ToolCall};
 
-use super::{Candidate, EXTRA, Said, bytes, finish, signed};
-use crate::provider::{Answer, Origin, Tokens};
+use super::{Candidate, EXTRA, Said, finish, signed};
+use crate::provider::Origin;
 
-pub(super) fn answer(origin: &Origin, body: &[u8]) -> Result<Answer, String> {
+pub(in super::super) fn answer(origin: &Origin, body: &[u8]) -> Result<ChatResponse, String> {
     let said: Said = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if said.candidates.is_empty() && said.prompt_feedback.is_null() {
         return Err("it has no candidates".to_owned());
@@ -15,8 +15,6 @@ pub(super) fn answer(origin: &Origin, body: &[u8]) -> Result<Answer, String> {
         model: said.model_version.unwrap_or_else(|| origin.model.clone()),
         created: origin.created,
     };
-    let usage = said.usage_metadata.unwrap_or_default().usage();
-    let tokens = Tokens::from(&usage);
     let blocked = Message::assistant("");
     let mut response = ChatResponse::new(
         &origin.id,
@@ -24,9 +22,8 @@ pub(super) fn answer(origin: &Origin, body: &[u8]) -> Result<Answer, String> {
         &origin.model,
         blocked,
         FinishReason::ContentFilter,
-        Usage::default(),
+        said.usage_metadata.unwrap_or_default().usage(),
     );
-    response.usage = Some(usage);
     if !said.candidates.is_empty() {
         let choices = said
             .candidates
@@ -34,13 +31,11 @@ pub(super) fn answer(origin: &Origin, body: &[u8]) -> Result<Answer, String> {
             .map(|candidate| choice(&origin, candidate));
         response.choices = choices.collect();
     }
-    Ok(Answer {
-        body: bytes(&response)?,
-        usage: Some(tokens),
-    })
+    Ok(response)
 }
 
 fn choice(origin: &Origin, candidate: Candidate) -> Choice {
+    let extra = candidate.probabilities();
     let (mut text, mut thought) = (String::new(), String::new());
     let mut calls: Vec<ToolCall> = Vec::new();
     for part in candidate.content.parts {
@@ -72,6 +67,6 @@ fn choice(origin: &Origin, candidate: Candidate) -> Choice {
         index: candidate.index,
         message,
         finish_reason: Some(reason),
-        extra: Extra::new(),
+        extra,
     }
 }

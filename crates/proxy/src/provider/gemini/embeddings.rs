@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::bytes;
 use crate::{
     embeddings::{self, Input},
     error::Failure,
@@ -27,7 +26,11 @@ pub(super) fn body(remote: &Remote, request: &Request<'_>, model: &str) -> Resul
     Ok(json!({"requests": requests.collect::<Vec<_>>()}))
 }
 
-pub(super) fn answer(request: &Request<'_>, origin: &Origin, body: &[u8]) -> Result<Answer, String> {
+pub(in super::super) fn answer(
+    request: &Request<'_>,
+    origin: &Origin,
+    body: &[u8],
+) -> Result<Answer, String> {
     #[derive(Deserialize)]
     struct Said {
         embeddings: Vec<Values>,
@@ -40,8 +43,9 @@ pub(super) fn answer(request: &Request<'_>, origin: &Origin, body: &[u8]) -> Res
     let lists = said.embeddings.into_iter().map(|embedding| embedding.values);
     // The API does not count tokens here.
     let response = embeddings::list(&origin.model, lists, request.encoding(), 0);
+    let body = serde_json::to_vec(&response).map_err(|error| error.to_string())?;
     Ok(Answer {
-        body: bytes(&response)?,
+        body: body.into(),
         usage: Some(Tokens::default()),
     })
 }

@@ -6,17 +6,18 @@ mod request;
 mod stream;
 
 use axum::http::{HeaderValue, StatusCode};
-use bytes::Bytes;
-use kaos_openai::{ErrorResponse, FinishReason, Usage};
+use kaos_openai::{ErrorResponse, Extra, FinishReason, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Answer, Call, Origin, Refusal, Remote};
+use super::{Call, Origin, Refusal, Remote};
 use crate::{
     error::Failure,
     request::{Operation, Request},
 };
 
+pub(super) use answer::answer;
+pub(super) use embeddings::answer as embeddings;
 pub(super) use stream::Stream;
 
 /// Where a tool call carries what the model signed: as in Google's own front that speaks OpenAI's API.
@@ -24,7 +25,7 @@ const EXTRA: &str = "extra_content";
 
 pub(super) fn call(remote: &Remote, request: &Request<'_>, model: &str) -> Result<Call, Failure> {
     let (method, body) = match request.operation {
-        Operation::Chat => {
+        Operation::Chat | Operation::Completions => {
             let body = request::body(remote, request.chat(&remote.defaults)?, model)?;
             let method = if request.stream {
                 "streamGenerateContent"
@@ -34,7 +35,6 @@ pub(super) fn call(remote: &Remote, request: &Request<'_>, model: &str) -> Resul
             (method, body)
         }
         Operation::Embeddings => ("batchEmbedContents", embeddings::body(remote, request, model)?),
-        Operation::Completions => return Err(remote.has_no(request.operation)),
     };
     let mut url = remote.base.clone();
     if let Ok(mut segments) = url.path_segments_mut() {
@@ -49,13 +49,6 @@ pub(super) fn call(remote: &Remote, request: &Request<'_>, model: &str) -> Resul
         url.query_pairs_mut().append_pair("alt", "sse");
     }
     Ok(remote.json(url, body.to_string().into_bytes()))
-}
-
-pub(super) fn answer(request: &Request<'_>, origin: &Origin, body: &[u8]) -> Result<Answer, String> {
-    match request.operation {
-        Operation::Chat | Operation::Completions => answer::answer(origin, body),
-        Operation::Embeddings => embeddings::answer(request, origin, body),
-    }
 }
 
 /// `{"error": {"code": 429, "message": …, "status": "RESOURCE_EXHAUSTED", "details": […]}}`.
@@ -122,6 +115,40 @@ struct Candidate {
     content: Parts,
     #[serde(default)]
     finish_reason: Option<String>,
+    #[serde(default)]
+    logprobs_result: Value,
+    #[serde(default)]
+    avg_logprobs: Option<Value>,
+}
+
+impl Candidate {
+    /// What a choice says beside its message: the log probabilities as OpenAI has them. Their average, of which
+    /// OpenAI has none, is called as here.
+    fn probabilities(&self) -> Extra {
+        let token = |said: &Value| {
+            let text = said["token"].as_str()?;
+            Some(json!({"token": text, "logprob": said["logProbability"], "bytes": text.as_bytes()}))
+        };
+        let mut extra = Extra::new();
+        if let Some(chosen) = self.logprobs_result["chosenCandidates"].as_array() {
+            let content = chosen.iter().enumerate().filter_map(|(at, chosen)| {
+                let mut token_said = token(chosen)?;
+                let others = self.logprobs_result["topCandidates"][at]["candidates"].as_array();
+                let others: Vec<Value> = others.into_iter().flatten().filter_map(token).collect();
+                token_said["top_logprobs"] = others.into();
+                Some(token_said)
+            });
+            let content: Vec<Value> = content.collect();
+            extra.insert(
+                "logprobs".to_owned(),
+                json!({"content": content, "refusal": null}),
+            );
+        }
+        if let Some(average) = &self.avg_logprobs {
+            extra.insert("avg_logprobs".to_owned(), average.clone());
+        }
+        extra
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -222,12 +249,6 @@ fn finish(reason: &str, calls: bool) -> FinishReason {
         }
         _ => FinishReason::Stop,
     }
-}
-
-fn bytes(value: &impl serde::Serialize) -> Result<Bytes, String> {
-    serde_json::to_vec(value)
-        .map(Bytes::from)
-        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

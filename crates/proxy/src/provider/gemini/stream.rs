@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use kaos_openai::{ChatChunk, Delta, ErrorResponse, FinishReason, FunctionDelta, ToolCallDelta};
+use kaos_openai::{ChatChunk, Delta, ErrorResponse, Extra, FinishReason, FunctionDelta, ToolCallDelta};
 
 use super::{Candidate, Counts, EXTRA, Said, error, finish, signed};
 use crate::provider::{Origin, Piece, Translate};
@@ -11,7 +11,6 @@ use crate::provider::{Origin, Piece, Translate};
 /// One stream.
 pub(in super::super) struct Stream {
     origin: Origin,
-    with_usage: bool,
     counts: Option<Counts>,
     /// How many tools each choice has called so far. One that is here has begun.
     calls: BTreeMap<u32, usize>,
@@ -19,10 +18,9 @@ pub(in super::super) struct Stream {
 }
 
 impl Stream {
-    pub(in super::super) fn new(origin: Origin, with_usage: bool) -> Self {
+    pub(in super::super) fn new(origin: Origin) -> Self {
         Self {
             origin,
-            with_usage,
             counts: None,
             calls: BTreeMap::new(),
             finished: false,
@@ -30,16 +28,24 @@ impl Stream {
     }
 
     fn chunk(&self, index: u32, delta: Delta, reason: Option<FinishReason>) -> Piece {
+        self.chunk_with(index, delta, reason, &Extra::new())
+    }
+
+    /// A chunk whose choice says this, too.
+    fn chunk_with(&self, index: u32, delta: Delta, reason: Option<FinishReason>, extra: &Extra) -> Piece {
         let Origin { id, created, model } = &self.origin;
         let mut chunk = ChatChunk::new(id, *created, model, delta, reason);
         for choice in &mut chunk.choices {
             choice.index = index;
+            choice.extra.clone_from(extra);
         }
         Piece::Chunk(Box::new(chunk))
     }
 
     fn candidate(&mut self, candidate: Candidate) -> Vec<Piece> {
         let index = candidate.index;
+        // With the first text that they are of.
+        let mut probabilities = candidate.probabilities();
         let mut pieces = Vec::new();
         if let Entry::Vacant(first) = self.calls.entry(index) {
             first.insert(0);
@@ -48,12 +54,14 @@ impl Stream {
         for part in candidate.content.parts {
             if let Some(text) = part.text.filter(|text| !text.is_empty()) {
                 let mut delta = Delta::default();
+                let mut beside = Extra::new();
                 if part.thought {
                     delta.extra.insert("reasoning_content".to_owned(), text.into());
                 } else {
                     delta.content = Some(text);
+                    beside = std::mem::take(&mut probabilities);
                 }
-                pieces.push(self.chunk(index, delta, None));
+                pieces.push(self.chunk_with(index, delta, None, &beside));
             }
             if let Some(function) = part.function_call {
                 let at = self.calls.get(&index).copied().unwrap_or_default();
@@ -82,7 +90,10 @@ impl Stream {
         if let Some(reason) = candidate.finish_reason {
             self.finished = true;
             let calls = self.calls.get(&index).is_some_and(|calls| *calls > 0);
-            pieces.push(self.chunk(index, Delta::default(), Some(finish(&reason, calls))));
+            let reason = Some(finish(&reason, calls));
+            pieces.push(self.chunk_with(index, Delta::default(), reason, &probabilities));
+        } else if !probabilities.is_empty() {
+            pieces.push(self.chunk_with(index, Delta::default(), None, &probabilities));
         }
         pieces
     }
@@ -124,15 +135,9 @@ impl Translate for Stream {
         if !self.finished {
             return Vec::new();
         }
-        let mut pieces = Vec::new();
-        if self.with_usage {
-            let Origin { id, created, model } = &self.origin;
-            let usage = self.counts.unwrap_or_default().usage();
-            pieces.push(Piece::Chunk(Box::new(ChatChunk::usage(
-                id, *created, model, usage,
-            ))));
-        }
-        pieces.push(Piece::Done);
-        pieces
+        let Origin { id, created, model } = &self.origin;
+        let usage = self.counts.unwrap_or_default().usage();
+        let usage = ChatChunk::usage(id, *created, model, usage);
+        vec![Piece::Chunk(Box::new(usage)), Piece::Done]
     }
 }

@@ -35,10 +35,21 @@ fn the_model_and_the_method_are_in_the_address() {
     request["stream"] = json!(true);
     let (url, _, _) = call(&upstream(), Operation::Chat, &request).unwrap();
     assert_eq!(url, format!("{BASE}/models/inner:streamGenerateContent?alt=sse"));
-    let prompt = json!({"model": "m", "prompt": "x"});
+    let prompt = json!({"model": "m", "prompt": "hi", "logprobs": 2, "echo": false});
+    let (url, _, body) = call(&upstream(), Operation::Completions, &prompt).unwrap();
+    assert_eq!(url, format!("{BASE}/models/inner:generateContent"));
     assert_eq!(
-        call(&upstream(), Operation::Completions, &prompt).unwrap_err(),
-        "the provider gemini has no text completions; ask a model of another one"
+        body,
+        json!({
+            "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+            "generationConfig": {"responseLogprobs": true, "logprobs": 2},
+        })
+    );
+    let echoed = json!({"model": "m", "prompt": "hi", "echo": true});
+    let message = call(&upstream(), Operation::Completions, &echoed).unwrap_err();
+    assert!(
+        message.starts_with("the provider gemini has no parameter echo;"),
+        "{message}"
     );
 }
 
@@ -233,6 +244,52 @@ fn reasons_to_stop_are_translated() {
     }
 }
 
+/// As the API tells them: the token that was chosen, and the most probable ones at its place.
+fn probabilities() -> (Value, Value) {
+    let said = json!({
+        "chosenCandidates": [{"token": "Hé", "tokenId": 1, "logProbability": -0.25}],
+        "topCandidates": [{"candidates": [
+            {"token": "Hé", "tokenId": 1, "logProbability": -0.25}, {"token": "Yo", "tokenId": 2, "logProbability": -3},
+        ]}],
+        "logProbabilitySum": -0.25,
+    });
+    let chosen = json!({"token": "Hé", "logprob": -0.25, "bytes": [72, 195, 169]});
+    let mut token = chosen.clone();
+    token["top_logprobs"] = json!([chosen, {"token": "Yo", "logprob": -3, "bytes": [89, 111]}]);
+    (said, json!({"content": [token], "refusal": null}))
+}
+
+#[test]
+fn log_probabilities_are_translated() {
+    let (said, expected) = probabilities();
+    let candidate = json!({
+        "content": {"parts": [{"text": "Hé"}]}, "finishReason": "STOP", "avgLogprobs": -0.25, "logprobsResult": said,
+    });
+    let whole = answer(&upstream(), &json!({ "candidates": [candidate] })).unwrap();
+    assert_eq!(
+        (
+            &whole["choices"][0]["logprobs"],
+            &whole["choices"][0]["avg_logprobs"]
+        ),
+        (&expected, &json!(-0.25))
+    );
+    let (chunks, _) = stream(
+        &mut Stream::new(origin()),
+        &[json!({ "candidates": [candidate] })],
+    );
+    let told: Vec<&Value> = chunks
+        .iter()
+        .filter(|chunk| !chunk["choices"][0]["logprobs"].is_null())
+        .collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0]["choices"][0]["logprobs"], expected);
+    assert_eq!(told[0]["choices"][0]["delta"], json!({"content": "Hé"}));
+    // What is none is left out, and the answer is not.
+    let odd = json!({"candidates": [{"content": {"parts": [{"text": "a"}]}, "logprobsResult": {"chosenCandidates": [7]}}]});
+    let odd = answer(&upstream(), &odd).unwrap();
+    assert_eq!(odd["choices"][0]["logprobs"]["content"], json!([]));
+}
+
 fn events() -> Vec<Value> {
     let part = |part: Value| {
         json!({"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}],
@@ -254,7 +311,7 @@ fn events() -> Vec<Value> {
 
 #[test]
 fn a_stream_becomes_chunks() {
-    let (chunks, end) = stream(&mut Stream::new(origin(), true), &events());
+    let (chunks, end) = stream(&mut Stream::new(origin()), &events());
     assert_eq!(end.as_deref(), Some("done"));
     assert_eq!(
         chunks[0]["choices"][0]["delta"],
@@ -281,13 +338,13 @@ fn a_stream_becomes_chunks() {
         (reason, &usage["total_tokens"]),
         (json!("tool_calls"), &json!(10))
     );
-    let (_, end) = stream(&mut Stream::new(origin(), true), &events()[..3]);
+    let (_, end) = stream(&mut Stream::new(origin()), &events()[..3]);
     assert_eq!(end, None, "it is not complete");
     let error = json!({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}});
-    let (_, end) = stream(&mut Stream::new(origin(), true), &[events()[0].clone(), error]);
+    let (_, end) = stream(&mut Stream::new(origin()), &[events()[0].clone(), error]);
     assert_eq!(end.as_deref(), Some("busy"));
     let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
-    let (chunks, end) = stream(&mut Stream::new(origin(), false), &[blocked]);
+    let (chunks, end) = stream(&mut Stream::new(origin()), &[blocked]);
     assert_eq!(
         (folded(&chunks).1, end.as_deref()),
         (json!("content_filter"), Some("done"))
