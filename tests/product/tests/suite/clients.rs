@@ -1,18 +1,40 @@
-//! Client libraries from PyPI against each role.
+//! Client libraries from PyPI and npm against each role.
+
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use kaos_product::{Folder, Output, Role, python, repository};
+use kaos_product::{Folder, Output, Role, node_packages, python, repository};
 
 fn script(folder: &Folder, name: &str, arguments: &[&str]) -> Result<Output> {
     let script = repository().join("tests/product/python").join(name);
-    let mut all = vec![script.to_str().context("a path that is no text")?];
-    all.extend(arguments);
-    let python = python();
-    folder.run(python.to_str().context("a path that is no text")?, &all)
+    folder.run(text(&python())?, &[&[text(&script)?], arguments].concat())
+}
+
+/// Runs each client of OpenAI's API against the server at `url`: `role` is what that is.
+fn every_client_talks_to(folder: &Folder, role: &str, url: &str, model: &str) -> Result<()> {
+    let at = [role, url, model];
+    let node = || -> Result<Output> {
+        let script = repository().join("tests/product/node/openai_client.mjs");
+        let (script, packages) = (text(&script)?, node_packages());
+        folder.run("node", &[&[script, text(&packages)?], &at[..]].concat())
+    };
+    for (client, output) in [
+        ("OpenAI's SDK for Python", script(folder, "openai_client.py", &at)),
+        ("OpenAI's SDK for Node.js", node()),
+        ("LangChain", script(folder, "langchain_client.py", &at)),
+    ] {
+        let output = output.and_then(Output::ok).context(client)?;
+        ensure!(output.stdout.trim() == "ok", "{client}: {output:?}");
+    }
+    Ok(())
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("a path that is no text")
 }
 
 #[test]
-fn the_openai_sdk_talks_to_an_agent() -> Result<()> {
+fn clients_of_openai_talk_to_an_agent() -> Result<()> {
     let folder = Folder::new()?;
     let mut up = folder.up(&["samples/quickstart.yaml"])?;
     let printed = up.ready()?;
@@ -20,13 +42,11 @@ fn the_openai_sdk_talks_to_an_agent() -> Result<()> {
         .split_whitespace()
         .find(|word| word.starts_with("http://127.0.0.1:") && word.ends_with("/v1"))
         .with_context(|| format!("no OpenAI address in:\n{printed}"))?;
-    let output = script(&folder, "openai_client.py", &["agent", url, "assistant"])?.ok()?;
-    ensure!(output.stdout.trim() == "ok", "{output:?}");
-    Ok(())
+    every_client_talks_to(&folder, "agent", url, "assistant")
 }
 
 #[test]
-fn the_openai_sdk_talks_to_the_proxy() -> Result<()> {
+fn clients_of_openai_talk_to_the_proxy() -> Result<()> {
     let folder = Folder::new()?;
     folder.write(
         "models.yaml",
@@ -34,9 +54,7 @@ fn the_openai_sdk_talks_to_the_proxy() -> Result<()> {
     )?;
     let role = Role::start(&folder, &["proxy", "--config", "models.yaml"], &[])?;
     let url = format!("http://{}/v1", role.address());
-    let output = script(&folder, "openai_client.py", &["proxy", &url, "test"])?.ok()?;
-    ensure!(output.stdout.trim() == "ok", "{output:?}");
-    Ok(())
+    every_client_talks_to(&folder, "proxy", &url, "test")
 }
 
 const TOOLS: &str = r#"

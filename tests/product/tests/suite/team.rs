@@ -3,9 +3,6 @@
 use anyhow::{Context, Result, ensure};
 use kaos_product::{Folder, python};
 
-/// 12 × 34: neither the mock model nor the coordinator can multiply.
-const PRODUCT: &str = "408";
-
 /// What a server answers to a page of `origin`, as `STATUS BODY`.
 fn asked(folder: &Folder, url: &str, origin: Option<&str>) -> Result<String> {
     const ASK: &str = "import sys, urllib.request, urllib.error
@@ -21,26 +18,39 @@ print(answer.status, answer.read().decode())";
     Ok(answer.ok()?.stdout)
 }
 
+/// Questions of the sample, whom they are for, and what only that specialist's tool knows.
+const QUESTIONS: [(&str, &str, &str); 2] = [
+    (
+        "Ask the mathematician: what is 12 times 34?",
+        "mathematician",
+        "408",
+    ),
+    (
+        "Ask the linguist: what is the plural of octopus?",
+        "linguist",
+        "octopodes",
+    ),
+];
+
 #[test]
-fn a_coordinator_answers_with_what_its_peer_found_out() -> Result<()> {
+fn a_coordinator_answers_with_what_each_of_its_specialists_found_out() -> Result<()> {
     let folder = Folder::new()?;
     let mut up = folder.up(&["samples/team.yaml"])?;
     up.ready()?;
-    let answer = folder
-        .run(
-            "kaos",
-            &[
-                "chat",
-                "coordinator",
-                "Ask the mathematician: what is 12 times 34?",
-            ],
-        )?
-        .ok()?;
-    ensure!(answer.stdout.contains(PRODUCT), "{answer:?}");
-    ensure!(
-        answer.stderr.contains("→ delegate_to_mathematician"),
-        "the delegation is shown: {answer:?}"
-    );
+    for (question, specialist, found) in QUESTIONS {
+        let answer = folder.run("kaos", &["chat", "coordinator", question])?.ok()?;
+        ensure!(answer.stdout.contains(found), "{answer:?}");
+        let delegations: Vec<&str> = answer
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with('→'))
+            .collect();
+        let shown = format!("→ delegate_to_{specialist} ");
+        ensure!(
+            matches!(delegations[..], [one] if one.starts_with(&shown)),
+            "the delegation is shown, and there is no other: {answer:?}"
+        );
+    }
     Ok(())
 }
 
