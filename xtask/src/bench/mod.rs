@@ -4,9 +4,11 @@
 
 mod agent;
 mod cluster;
+mod instance;
 mod load;
 mod local;
 mod proxy;
+mod soak;
 mod tools;
 
 use std::fs;
@@ -32,6 +34,8 @@ pub(crate) enum Part {
     Tools,
     /// The agent, beside one of Pydantic AI.
     Agent,
+    /// Memory of `kaos up` under a load of everything at once.
+    Soak,
 }
 
 /// How to measure.
@@ -43,6 +47,9 @@ pub(crate) struct Options {
     /// How many seconds the operator is watched while nothing happens
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle: u64,
+    /// How many seconds `kaos up` is under load
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    soak: u64,
     /// Measure this binary, as that of an earlier version, instead of building one
     #[arg(long, value_name = "FILE")]
     kaos: Option<PathBuf>,
@@ -86,6 +93,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     if wanted(Part::Agent) {
         figures.extend(agent::measure(workspace, &kaos)?);
+    }
+    if wanted(Part::Soak) {
+        figures.extend(soak::measure(workspace, &kaos, options.soak)?);
     }
     println!("{}\n", machine()?);
     println!("| figure | measured | target | |\n|---|---|---|---|");

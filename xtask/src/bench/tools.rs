@@ -1,22 +1,20 @@
 //! Tool calls per second: a trivial Python function behind `kaos serve tools`, and behind FastMCP.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 
 use super::Figure;
+use super::load::{Request, Server, free_port, rate};
 use crate::process;
 use crate::tools::python;
 use crate::workspace::Workspace;
 
 /// How many connections call at a time.
-const CONNECTIONS: usize = 4;
-/// How long is measured, after as long a time to warm up in.
+const CONNECTIONS: u32 = 4;
+/// How long is measured.
 const MEASURED: Duration = Duration::from_secs(5);
 /// Calls per second of ours for one of FastMCP's.
 const GOAL: f64 = 3.0;
@@ -26,7 +24,11 @@ const FUNCTION: &str = "def add(a: int, b: int) -> int:\n    return a + b\n";
 const PEER: &str = "\
 import sys
 from fastmcp import FastMCP
+from starlette.responses import PlainTextResponse
 server = FastMCP('peer')
+@server.custom_route('/health', methods=['GET'])
+async def health(request):
+    return PlainTextResponse('ok')
 @server.tool
 def add(a: int, b: int) -> int:
     return a + b
@@ -47,11 +49,11 @@ pub(super) fn measure(workspace: &Workspace, kaos: &Path) -> Result<Vec<Figure>>
         .env("KAOS_LISTEN", format!("127.0.0.1:{port}"))
         .env("KAOS_PYTHON", &python)
         .env("MCP_TOOLS_STRING", FUNCTION);
-    let ours = calls_per_second(&mut ours, port)?;
+    let ours = calls_per_second(&mut ours, port, "/ready")?;
     let port = free_port()?;
     let mut peer = Command::new(&python);
     peer.args(["-c", PEER, &port.to_string()]);
-    let theirs = calls_per_second(&mut peer, port)?;
+    let theirs = calls_per_second(&mut peer, port, "/health")?;
     Ok(vec![Figure {
         what: format!(
             "tool calls per second, {CONNECTIONS} connections, beside FastMCP {} ({theirs:.0}/s)",
@@ -63,109 +65,8 @@ pub(super) fn measure(workspace: &Workspace, kaos: &Path) -> Result<Vec<Figure>>
     }])
 }
 
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// A server, ended with this value.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn calls_per_second(command: &mut Command, port: u16) -> Result<f64> {
-    let mut server = Server(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
-    let begun = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if let Some(status) = server.0.try_wait()? {
-            bail!("{command:?} ended: {status}");
-        }
-        ensure!(
-            begun.elapsed() < Duration::from_secs(60),
-            "{command:?} does not listen"
-        );
-        thread::sleep(Duration::from_millis(20));
-    }
-    call_for(port, MEASURED)?;
-    call_for(port, MEASURED)
-}
-
-/// Calls over and over, and returns how often in a second.
-fn call_for(port: u16, time: Duration) -> Result<f64> {
-    let begun = Instant::now();
-    let callers: Vec<_> = (0..CONNECTIONS)
-        .map(|_| {
-            thread::spawn(move || -> Result<u32> {
-                let mut caller = Caller::connect(port)?;
-                let mut calls = 0;
-                while begun.elapsed() < time {
-                    caller.call()?;
-                    calls += 1;
-                }
-                Ok(calls)
-            })
-        })
-        .collect();
-    let mut calls = 0;
-    for caller in callers {
-        let called = caller.join().ok().context("a caller panicked")?;
-        calls += called?;
-    }
-    Ok(f64::from(calls) / begun.elapsed().as_secs_f64())
-}
-
-/// One connection that is kept open.
-struct Caller {
-    connection: BufReader<TcpStream>,
-    request: String,
-}
-
-impl Caller {
-    fn connect(port: u16) -> Result<Self> {
-        let connection = TcpStream::connect(("127.0.0.1", port))?;
-        connection.set_nodelay(true)?;
-        connection.set_read_timeout(Some(Duration::from_secs(30)))?;
-        let request = format!(
-            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
-             Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-06-18\r\n\
-             Content-Length: {}\r\n\r\n{CALL}",
-            CALL.len()
-        );
-        Ok(Self {
-            connection: BufReader::new(connection),
-            request,
-        })
-    }
-
-    fn call(&mut self) -> Result<()> {
-        self.connection.get_mut().write_all(self.request.as_bytes())?;
-        let mut length = None;
-        let mut line = String::new();
-        self.connection.read_line(&mut line)?;
-        ensure!(line.starts_with("HTTP/1.1 200"), "the server answers {line:?}");
-        loop {
-            line.clear();
-            self.connection.read_line(&mut line)?;
-            if line.trim().is_empty() {
-                break;
-            }
-            if let Some((name, value)) = line.split_once(':')
-                && name.eq_ignore_ascii_case("content-length")
-            {
-                length = Some(value.trim().parse()?);
-            }
-        }
-        let mut body = vec![0; length.context("an answer without a length")?];
-        self.connection.read_exact(&mut body)?;
-        let body = String::from_utf8_lossy(&body);
-        ensure!(
-            body.contains("\"text\":\"5\"") || body.contains("\"text\": \"5\""),
-            "the server answers {body}"
-        );
-        Ok(())
-    }
+fn calls_per_second(command: &mut Command, port: u16, health: &str) -> Result<f64> {
+    let server = Server::start(command, port, health)?;
+    let call = Request::post("/mcp", CALL, "\"text\":\"5\"");
+    rate(server.address, &call, CONNECTIONS, MEASURED)
 }
