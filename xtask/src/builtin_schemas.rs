@@ -40,6 +40,20 @@ const KINDS: &[(&str, &str, &[&str])] = &[
     ("events.k8s.io", "v1", &["Event"]),
 ];
 
+/// What is sent but not kept.
+const SENT: &[&str] = &["v1/Binding", "v1/DeleteOptions"];
+
+/// All that the server reads in bodies of requests, such as `apps/v1/Deployment`.
+pub(crate) fn bodies() -> Vec<String> {
+    let kept = KINDS.iter().flat_map(|(group, version, kinds)| {
+        let slash = if group.is_empty() { "" } else { "/" };
+        kinds
+            .iter()
+            .map(move |kind| format!("{group}{slash}{version}/{kind}"))
+    });
+    kept.chain(SENT.iter().map(|kind| (*kind).to_owned())).collect()
+}
+
 const REFERENCE: &str = "#/components/schemas/";
 
 /// What a schema may say that the server reads.

@@ -21,6 +21,7 @@ mod error;
 mod fault;
 pub mod front;
 mod patch;
+mod protobuf;
 mod proxy;
 mod registry;
 mod resource;

@@ -58,6 +58,11 @@ const GENERATORS: &[Generator] = &[
         make: Make::FromWorkspace(make_builtin_schemas),
     },
     Generator {
+        name: "forms of built-in kinds in protobuf",
+        folder: None,
+        make: Make::FromWorkspace(make_protobuf_forms),
+    },
+    Generator {
         name: "definitions of other projects' kinds",
         folder: None,
         make: Make::FromWorkspace(external::definitions),
@@ -93,6 +98,22 @@ fn make_builtin_schemas(workspace: &Workspace, _mode: Mode) -> Result<Tool<Vec<G
             path: BUILTIN_SCHEMAS.into(),
             text: builtin_schemas::generate(&module)?,
         }]),
+        Tool::Missing(reason) => Tool::Missing(reason),
+    })
+}
+
+/// The folder of the files that the embedded API server includes, and the file of its tests.
+const PROTOBUF: &str = "crates/apiserver/src/protobuf";
+
+fn make_protobuf_forms(workspace: &Workspace, _mode: Mode) -> Result<Tool<Vec<GeneratedFile>>> {
+    Ok(match go::protobuf_forms(workspace, &builtin_schemas::bodies())? {
+        Tool::Ready(go::ProtobufForms { messages, cases }) => {
+            let file = |name: &str, text: String| GeneratedFile {
+                path: Path::new(PROTOBUF).join(name),
+                text,
+            };
+            Tool::Ready(vec![file("messages.json", messages), file("cases.json", cases)])
+        }
         Tool::Missing(reason) => Tool::Missing(reason),
     })
 }

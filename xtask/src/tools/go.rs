@@ -81,6 +81,36 @@ pub(crate) fn merge_cases(workspace: &Workspace, table: &Path) -> Result<Tool<St
     .map(Tool::Ready)
 }
 
+/// What Kubernetes' Go types say of their form in protobuf.
+#[derive(Clone, Debug)]
+pub(crate) struct ProtobufForms {
+    /// For each message the numbers, names and types of its fields.
+    pub(crate) messages: String,
+    /// Objects in both forms, as Kubernetes keeps them for its own tests.
+    pub(crate) cases: String,
+}
+
+/// The forms of kinds such as `apps/v1/Deployment` in protobuf, or why they are not known here.
+pub(crate) fn protobuf_forms(workspace: &Workspace, kinds: &[String]) -> Result<Tool<ProtobufForms>> {
+    if !process::exists("go", "version") {
+        return Ok(Tool::Missing(
+            "the forms are taken from Go types, and there is no `go` in PATH".into(),
+        ));
+    }
+    let folder = KUBERNETES.source(workspace);
+    let modules = ["k8s.io/api", "k8s.io/apiextensions-apiserver"];
+    let folders = process::output(go(&folder).args(["list", "-m", "-f", "{{.Dir}}"]).args(modules))?;
+    let run = |verb: &str| {
+        let mut command = go(&folder);
+        command.args(["run", "-mod=readonly", "./protobuf", verb]);
+        command
+    };
+    Ok(Tool::Ready(ProtobufForms {
+        messages: process::output(run("table").args(kinds))?,
+        cases: process::output(run("cases").args(folders.lines()).args(kinds))?,
+    }))
+}
+
 /// Commands of one Go module, pinned by the go.mod and go.sum of a folder of `xtask/go`.
 struct GoModule {
     folder: &'static str,

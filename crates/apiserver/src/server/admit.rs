@@ -15,6 +15,9 @@ use crate::{
     resource::ResourceType,
 };
 
+/// How deep an object may nest, its managed fields included. The store reads back what is up to 127 levels deep.
+const MAX_DEPTH: usize = 120;
+
 /// How a change came about.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission<'a> {
@@ -300,6 +303,13 @@ impl Admission<'_> {
 
     fn validate(&self, object: &Value, current: Option<&Value>) -> Result<(), ApiError> {
         let resource = self.resource;
+        if nests_deeper(object, MAX_DEPTH) {
+            return Err(ApiError::bad_request(format!(
+                "{} \"{}\" with its managed fields nests deeper than {MAX_DEPTH} levels",
+                resource.kind,
+                meta::name(object)
+            )));
+        }
         let mut causes = rules::metadata_causes(resource, object);
         if let Some(current) = current {
             causes.extend(rules::immutable_causes(current, object));
@@ -321,6 +331,18 @@ impl Admission<'_> {
             return Ok(());
         }
         Err(ApiError::invalid(resource, meta::name(object), causes))
+    }
+}
+
+/// Whether a value has more than `levels` levels of objects and lists.
+fn nests_deeper(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else {
+        return value.is_object() || value.is_array();
+    };
+    match value {
+        Value::Object(fields) => fields.values().any(|value| nests_deeper(value, below)),
+        Value::Array(items) => items.iter().any(|value| nests_deeper(value, below)),
+        _ => false,
     }
 }
 
@@ -353,6 +375,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn levels_are_objects_and_lists() {
+        let value = json!({"a": [{"b": 1}], "c": 2});
+        assert!(nests_deeper(&value, 2) && !nests_deeper(&value, 3));
+        assert!(!nests_deeper(&json!(1), 0));
+    }
 
     #[test]
     fn times_of_managed_fields_are_no_change() {

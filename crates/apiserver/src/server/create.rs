@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::{
     admit::{self, Admitted},
     context::{Abort, Answer, Context, Failed},
-    decode, meta,
+    decode::{self, Wanted},
+    meta,
     query::FieldValidation,
     respond::{self, Shape},
     rules,
@@ -40,7 +41,7 @@ pub(super) async fn create(ctx: &Context, media_type: &str, body: Bytes) -> Answ
     let shape = Shape::negotiate(&ctx.headers, &ctx.query)?;
     let validation = ctx.query.field_validation("CreateOptions")?;
     let dry_run = ctx.query.dry_run("CreateOptions")?;
-    let decoded = decode::object(media_type, &body, &ctx.resource.kind)?;
+    let decoded = decode::object(media_type, &body, Wanted::of(&ctx.resource))?;
     let new = New {
         object: decoded.value,
         duplicates: &decoded.duplicates,

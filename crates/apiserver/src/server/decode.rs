@@ -1,4 +1,5 @@
-//! Bodies of requests: from bytes to JSON values, within a size limit, with duplicate fields found.
+//! Bodies of requests: from bytes in JSON, YAML or protobuf to JSON values, within a size limit, with duplicate
+//! fields found.
 
 use std::{cell::RefCell, fmt};
 
@@ -9,7 +10,12 @@ use http_body_util::BodyExt;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::{BoxError, error::ApiError};
+use crate::{
+    BoxError,
+    error::ApiError,
+    protobuf::{self, PROTOBUF},
+    resource::ResourceType,
+};
 
 /// The largest body that is read, as kube-apiserver's `MaxRequestBodyBytes`.
 pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
@@ -24,6 +30,37 @@ pub(crate) struct Decoded {
     pub(crate) value: Value,
     /// The paths of fields that were given more than once; the last one counts.
     pub(crate) duplicates: Vec<String>,
+}
+
+/// What a body shall be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) kind: &'a str,
+    /// The name of the kind's definition in OpenAPI; custom resources have none, and no form in protobuf.
+    pub(crate) definition: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    pub(crate) const BINDING: Self = Self {
+        kind: "Binding",
+        definition: Some("io.k8s.api.core.v1.Binding"),
+    };
+    pub(crate) const DELETE_OPTIONS: Self = Self {
+        kind: "DeleteOptions",
+        definition: Some("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"),
+    };
+    pub(crate) const SCALE: Self = Self {
+        kind: "Scale",
+        definition: Some("io.k8s.api.autoscaling.v1.Scale"),
+    };
+
+    /// An object of a resource.
+    pub(crate) fn of(resource: &'a ResourceType) -> Self {
+        Self {
+            kind: &resource.kind,
+            definition: resource.schema.definition(),
+        }
+    }
 }
 
 /// Reads the whole body.
@@ -69,19 +106,27 @@ pub(crate) fn media_type(headers: &HeaderMap) -> String {
         .to_ascii_lowercase()
 }
 
-/// Decodes a whole object of the given kind.
+/// Decodes a whole object.
 ///
 /// # Errors
-/// Where the media type is unknown or the text is not an object.
-pub(crate) fn object(media_type: &str, bytes: &[u8], kind: &str) -> Result<Decoded, ApiError> {
-    let decoded = match media_type {
-        JSON => json(bytes).map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
-        YAML => yaml(bytes),
-        _ => return Err(ApiError::unsupported_media_type(&[JSON, YAML])),
+/// Where the media type is unknown or the body is not an object of the kind.
+pub(crate) fn object(media_type: &str, bytes: &[u8], wanted: Wanted<'_>) -> Result<Decoded, ApiError> {
+    let decoded = match (media_type, wanted.definition) {
+        (JSON, _) => {
+            json(bytes).map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))
+        }
+        (YAML, _) => yaml(bytes),
+        (PROTOBUF, Some(definition)) => protobuf::decode(definition, bytes).map(|value| Decoded {
+            value,
+            duplicates: Vec::new(),
+        }),
+        (_, Some(_)) => return Err(ApiError::unsupported_media_type(&[JSON, YAML, PROTOBUF])),
+        (_, None) => return Err(ApiError::unsupported_media_type(&[JSON, YAML])),
     };
     let unrecognized = |why: String| {
         ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {why}"
+            "the object provided is unrecognized (must be of type {}): {why}",
+            wanted.kind
         ))
     };
     let decoded = decoded.map_err(unrecognized)?;
@@ -229,6 +274,11 @@ mod tests {
 
     use super::*;
 
+    const WIDGET: Wanted<'_> = Wanted {
+        kind: "Widget",
+        definition: None,
+    };
+
     #[test]
     fn duplicates_are_found_and_the_last_one_counts() {
         let decoded = json(br#"{"spec":{"a":1,"a":2,"list":[{"b":1,"b":2}]},"x":-1.5}"#).unwrap();
@@ -247,14 +297,23 @@ mod tests {
             (JSON, "[]", 400),
             (YAML, "a: [", 400),
             ("text/plain", "x", 415),
-            ("application/vnd.kubernetes.protobuf", "k8s", 415),
+            (PROTOBUF, "k8s\0", 415),
         ] {
-            let error = object(media_type, body.as_bytes(), "Widget").unwrap_err();
+            let error = object(media_type, body.as_bytes(), WIDGET).unwrap_err();
             assert_eq!(error.code.as_u16(), code, "{media_type} {body}");
         }
         assert_eq!(
-            object(YAML, b"a: {b: 1}", "Widget").unwrap().value,
+            object(YAML, b"a: {b: 1}", WIDGET).unwrap().value,
             json!({"a": {"b": 1}})
+        );
+        let error = object(PROTOBUF, b"k8s\0\x0a", Wanted::SCALE).unwrap_err();
+        assert_eq!(
+            (error.code.as_u16(), error.message.as_str()),
+            (
+                400,
+                "the object provided is unrecognized (must be of type Scale): the protobuf envelope cannot be \
+                 read: the bytes end in the middle of a value"
+            )
         );
     }
 

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use super::{
     Shared,
     context::{Abort, Answer, Context, Failed, Gate},
-    decode, meta,
+    decode::{self, Wanted},
+    meta,
     query::{Query, dry_run, invalid_options},
     read::{self, Selection},
     respond::{self, Shape},
@@ -69,7 +70,7 @@ impl DeleteOptions {
         let sent = if body.is_empty() {
             Value::Null
         } else {
-            decode::object(media_type, body, "DeleteOptions")?.value
+            decode::object(media_type, body, Wanted::DELETE_OPTIONS)?.value
         };
         let text = |name: &str| {
             sent.get(name)

@@ -49,6 +49,8 @@ use crate::{
     store::{Change, CommitError, Expected, Key, Log, Store, Write},
 };
 
+#[cfg(test)]
+pub(crate) use self::decode::Wanted;
 pub(crate) use self::respond::IncludeObject;
 
 /// The body of an answer: whole, or a stream that goes on.

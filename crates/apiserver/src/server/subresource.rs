@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{
     admit::Source,
     context::{Answer, Context, Failed},
-    decode, meta,
+    decode::{self, Wanted},
+    meta,
     query::FieldValidation,
     respond::{self, Shape},
     update::{self, CONFLICT_RETRIES, abort_of, sent_version},
@@ -66,7 +67,7 @@ pub(super) async fn scale(ctx: &Context, method: &Method, media_type: &str, body
 /// The scale that the caller sent, or that its patch makes of the current one.
 fn wanted_scale(method: &Method, media_type: &str, body: &[u8], current: &Value) -> Result<Value, ApiError> {
     if *method == Method::PUT {
-        return decode::object(media_type, body, "Scale").map(|decoded| decoded.value);
+        return decode::object(media_type, body, Wanted::SCALE).map(|decoded| decoded.value);
     }
     let changes = decode::json(body)
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?
@@ -205,7 +206,7 @@ fn set_path(object: &mut Value, path: &str, value: Value) {
 /// `POST` to `pods/NAME/binding`: a scheduler gives the pod to a node.
 pub(super) async fn bind(ctx: &Context, media_type: &str, body: Bytes) -> Answer {
     let dry_run = ctx.query.dry_run("CreateOptions")?;
-    let binding = decode::object(media_type, &body, "Binding")?.value;
+    let binding = decode::object(media_type, &body, Wanted::BINDING)?.value;
     if meta::name(&binding) != ctx.name() {
         return Err(ApiError::bad_request("name in URL does not match name in Binding object").into());
     }

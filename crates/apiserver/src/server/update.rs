@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::{
     admit::{self, Admitted, Source},
     context::{Abort, Answer, Context, Failed, Gate},
-    decode, meta,
+    decode::{self, Wanted},
+    meta,
     respond::{self, Shape},
     rules,
     versions::{in_version, to_stored},
@@ -27,7 +28,7 @@ pub(super) async fn update(ctx: &Context, media_type: &str, body: Bytes) -> Answ
     let validation = ctx.query.field_validation("UpdateOptions")?;
     let gate = ctx.gate(ctx.query.dry_run("UpdateOptions")?);
     let resource = &*ctx.resource;
-    let decoded = decode::object(media_type, &body, &resource.kind)?;
+    let decoded = decode::object(media_type, &body, Wanted::of(resource))?;
     let mut sent = decoded.value;
     admit::check_type(resource, &mut sent)?;
     admit::check_namespace(ctx.namespace(), &mut sent)?;

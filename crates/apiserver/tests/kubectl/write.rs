@@ -183,28 +183,14 @@ async fn every_kind_of_patch_changes_an_object() {
     );
 }
 
-/// `kubectl create KIND NAME` itself sends protobuf, which is not read here: it is told so. Its manifest works.
 #[tokio::test]
 async fn create_and_delete() {
     let Some(kubectl) = start().await else { return };
-    let (_, message) = kubectl.fails(&["create", "namespace", "team"], None).await;
-    assert!(
-        message.contains("accepted media types include: application/json"),
-        "{message}"
-    );
-    let manifest = async |args: &[&str]| {
-        let args = [args, &["--dry-run=client", "-o", "yaml"]].concat();
-        kubectl.run(&args).await
-    };
-    let create = ["create", "-f", "-"];
-    let namespace = manifest(&["create", "namespace", "team"]).await;
-    assert_eq!(
-        kubectl.pipe(&create, &namespace).await,
-        "namespace/team created\n"
-    );
+    let namespace = ["create", "namespace", "team"];
+    assert_eq!(kubectl.run(&namespace).await, "namespace/team created\n");
     for kind in [&["configmap", "c"][..], &["secret", "generic", "s"]] {
         let args = [&["-n", "team", "create"], kind, &["--from-literal=k=v"]].concat();
-        kubectl.pipe(&create, &manifest(&args).await).await;
+        kubectl.run(&args).await;
     }
     let secret = [
         "-n",
@@ -216,7 +202,7 @@ async fn create_and_delete() {
         "jsonpath={.type} {.data.k}",
     ];
     assert_eq!(kubectl.run(&secret).await, "Opaque dg==");
-    let (_, message) = kubectl.fails(&create, Some(&namespace)).await;
+    let (_, message) = kubectl.fails(&namespace, None).await;
     assert!(
         message.contains("(AlreadyExists)") && message.contains("\"team\" already exists"),
         "{message}"
@@ -233,6 +219,88 @@ async fn create_and_delete() {
     assert_eq!(
         message,
         "Error from server (NotFound): namespaces \"team\" not found\n"
+    );
+}
+
+/// `kubectl create KIND NAME` sends protobuf, `kubectl create -f` JSON: the server makes the same of both.
+#[tokio::test]
+async fn every_form_of_create_makes_what_its_manifest_makes() {
+    let Some(kubectl) = start().await else { return };
+    for form in [
+        &["namespace", "team"][..],
+        &["configmap", "c", "--from-literal=k=v", "--from-literal=empty="],
+        &["secret", "generic", "s", "--from-literal=k=v"],
+        &[
+            "secret",
+            "docker-registry",
+            "r",
+            "--docker-server=a",
+            "--docker-username=b",
+            "--docker-password=c",
+        ],
+        &["serviceaccount", "robot"],
+        &["service", "clusterip", "web", "--tcp=80:8080", "--tcp=9000"],
+        &["service", "nodeport", "open", "--tcp=80"],
+        &["service", "externalname", "far", "--external-name=example.com"],
+        &[
+            "deployment",
+            "web",
+            "--image=example.com/a:1",
+            "--replicas=0",
+            "--port=80",
+        ],
+        &[
+            "deployment",
+            "two",
+            "--image=example.com/a:1",
+            "--image=example.com/b:1",
+        ],
+        &["deployment", "args", "--image=example.com/a:1", "--", "run", "it"],
+    ] {
+        let create = [&["create"], form].concat();
+        let at = create.iter().position(|arg| *arg == "--").unwrap_or(create.len());
+        let with = |more: &[&'static str]| [&create[..at], more, &create[at..]].concat();
+        let stored = |text: String| {
+            // Some versions of kubectl print a time that is not there.
+            let text = text.replace("\"creationTimestamp\": null,", "");
+            let mut object: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let metadata = object["metadata"].as_object_mut().unwrap();
+            for field in ["uid", "creationTimestamp", "resourceVersion"] {
+                assert!(metadata.remove(field).is_some(), "{form:?}: {field}");
+            }
+            object
+        };
+        let protobuf = stored(kubectl.run(&with(&["-o", "json"])).await);
+        let manifest = kubectl.run(&with(&["--dry-run=client", "-o", "json"])).await;
+        let (kind, name) = (&protobuf["kind"], &protobuf["metadata"]["name"]);
+        let (kind, name) = (kind.as_str().unwrap(), name.as_str().unwrap());
+        kubectl.run(&["delete", kind, name, "--wait=true"]).await;
+        let json = stored(
+            kubectl
+                .pipe(&["create", "-f", "-", "-o", "json"], &manifest)
+                .await,
+        );
+        assert_eq!(protobuf, json, "{form:?}");
+    }
+    let text = kubectl
+        .run(&["run", "pod", "--image=example.com/a:1", "--env=A=b", "--port=80"])
+        .await;
+    assert_eq!(text, "pod/pod created\n");
+    let text = kubectl
+        .run(&["expose", "deployment", "web", "--name=again"])
+        .await;
+    assert_eq!(text, "service/again exposed\n");
+    // What an admission rule of a kind refuses is refused with its field.
+    let (_, message) = kubectl.fails(&["create", "configmap", "Not_A_Name"], None).await;
+    assert!(
+        message.contains("metadata.name: Invalid value: \"Not_A_Name\""),
+        "{message}"
+    );
+    let role = ["create", "role", "r", "--verb=get", "--resource=pods"];
+    let (_, message) = kubectl.fails(&role, None).await;
+    assert!(
+        message.contains("could not find the requested resource"),
+        "{message}"
     );
 }
 
