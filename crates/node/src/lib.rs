@@ -1,7 +1,7 @@
 //! The local node: runs the pods of a Kubernetes API as processes of this machine, with no cluster, no
 //! container engine and no root.
 //!
-//! It owns what a cluster's nodes and built-in controllers do for a Deployment: ReplicaSets and pods
+//! It owns what a cluster's nodes and built-in controllers do for a Deployment or a Job: ReplicaSets and pods
 //! ([`workloads`]), binding to the one node, processes with probes, restarts and logs, and the addresses of
 //! Services. It talks to nothing but a Kubernetes API and this machine, and knows no kind of this project:
 //! which program stands for an image is data ([`ImageMapping`]).
@@ -27,6 +27,7 @@
 //! - There is one node, without taints and never full: tolerations, priorities, preemption, preferred
 //!   affinity, spread constraints and `evictionResponders` have nothing to choose between. What must hold and
 //!   cannot (`nodeSelector`, required affinity) is refused.
+//! - Jobs count completions: indexes and policies about single pods fail the Job at once.
 //! - `terminationMessagePath` is not read: last words come from the log, where the policy says so.
 //! - Of a running pod, as on a cluster, only another image takes effect: its container is restarted. A field
 //!   that is refused and comes later lets what runs go on, and nothing start any more.

@@ -184,7 +184,7 @@ impl Node {
         self.services.clone()
     }
 
-    /// Runs Deployments, ReplicaSets and pods until `stop`; returns when every process has ended.
+    /// Runs Deployments, ReplicaSets, Jobs and pods until `stop`; returns when every process has ended.
     ///
     /// # Errors
     /// None so far that do not come from the API at the start: what fails later is tried again.
@@ -283,6 +283,8 @@ impl Node {
                 Some(_) = changed.recv() => {}
             }
         }
+        // Programs of probes and hooks end after the containers that they looked at.
+        context.spawner.finished().await;
         background.cancel();
         self.services.close().await;
         tasks.close();
@@ -403,10 +405,16 @@ impl Node {
                 return Err(AccessError::BadRequest(message));
             }
         };
+        let run = kubelet::previous_run(&object, &container);
+        if options.previous && run.is_none() {
+            let message = format!("previous terminated container {container:?} in pod {pod:?} not found");
+            return Err(AccessError::BadRequest(message));
+        }
+        let run = run.filter(|_| options.previous);
         let uid = object.uid().unwrap_or_default();
         self.context
             .logs
-            .read((namespace, pod, &uid), &container, options)
+            .read((namespace, pod, &uid), &container, run, options)
     }
 
     /// Where a Service is reached: by the name or number of one of its ports, or by its only one.

@@ -54,7 +54,7 @@ impl Builder {
         self
     }
 
-    /// Have Deployments and ReplicaSets make pods. A real server does it anyway.
+    /// Have Deployments, ReplicaSets and Jobs make pods. A real server does it anyway.
     #[must_use]
     pub fn workloads(mut self) -> Self {
         self.workloads = true;
@@ -131,7 +131,7 @@ impl TestApi {
         Builder::default().start().await
     }
 
-    /// As [`TestApi::start`], with Deployments and ReplicaSets that make pods.
+    /// As [`TestApi::start`], with Deployments, ReplicaSets and Jobs that make pods.
     pub async fn start_with_workloads() -> Self {
         Builder::default().workloads().start().await
     }

@@ -3,7 +3,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
-use super::{pods, service};
+use super::{jobs, pods, service};
 use crate::resource::ResourceType;
 
 /// Sets `name` where it is absent.
@@ -62,6 +62,7 @@ pub(crate) fn apply_defaults(resource: &ResourceType, value: &mut Value) {
         }
         ("apps", "Deployment") => deployment(value),
         ("apps", "ReplicaSet") => replica_set(value),
+        ("batch", "Job") => jobs::apply_defaults(value),
         ("discovery.k8s.io", "EndpointSlice") => {
             for port in value
                 .as_object_mut()

@@ -136,6 +136,15 @@ const KINDS: &[Kind] = &[
         ..BASE
     },
     Kind {
+        group: "batch",
+        kind: "Job",
+        plural: "jobs",
+        categories: &["all"],
+        status: true,
+        package: "io.k8s.api.batch",
+        ..BASE
+    },
+    Kind {
         group: "coordination.k8s.io",
         kind: "Lease",
         plural: "leases",

@@ -5,6 +5,7 @@
 //! objects and kubectl go.
 
 mod defaults;
+mod jobs;
 mod kinds;
 mod names;
 mod pods;

@@ -90,3 +90,26 @@ pub(super) fn not_negative(field: &str, value: &Value, errors: &mut Vec<FieldErr
         ));
     }
 }
+
+/// Whether a label selector selects these labels. An empty one selects everything.
+pub(super) fn selects(selector: &Value, labels: &Value) -> bool {
+    let mut equal = selector["matchLabels"].as_object().into_iter().flatten();
+    let holds = |expression: &Value| {
+        let found = &labels[expression["key"].as_str().unwrap_or_default()];
+        let values = expression["values"].as_array();
+        let listed = values.is_some_and(|values| values.contains(found));
+        match expression["operator"].as_str().unwrap_or_default() {
+            "In" => listed,
+            "NotIn" => !listed,
+            "Exists" => !found.is_null(),
+            "DoesNotExist" => found.is_null(),
+            _ => false,
+        }
+    };
+    equal.all(|(name, value)| labels[name] == *value)
+        && selector["matchExpressions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .all(holds)
+}

@@ -151,7 +151,7 @@ pub(super) fn validate(spec: &Value, path: &str, errors: &mut Vec<FieldError>) {
     names::one_of(
         &format!("{path}.restartPolicy"),
         &spec["restartPolicy"],
-        &["Always", "Never", "OnFailure"],
+        &["Always", "OnFailure", "Never"],
         errors,
     );
     names::one_of(

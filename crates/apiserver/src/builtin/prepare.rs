@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::{
     defaults::{object, set},
-    service,
+    jobs, service,
 };
 use crate::resource::ResourceType;
 
 /// What the server sets on a new object after its fields were tracked: a Namespace's finalizer and phase, the first
-/// status of a Pod. Not the cluster address of a Service, see [`super::assign_cluster_ip`].
+/// status of a Pod, the selector of a Job. Not the cluster address of a Service, see [`super::assign_cluster_ip`].
 pub(crate) fn prepare_for_create(resource: &ResourceType, value: &mut Value) {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "Namespace") => {
@@ -43,6 +43,10 @@ pub(crate) fn prepare_for_create(resource: &ResourceType, value: &mut Value) {
             {
                 set(status, "replicas", 0);
             }
+        }
+        ("batch", "Job") => {
+            jobs::generate_selector(value);
+            object(value, "status");
         }
         _ => {}
     }

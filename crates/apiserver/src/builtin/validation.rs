@@ -4,7 +4,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-use super::{names, pods, service};
+use super::{jobs, names, pods, service};
 use crate::{resource::ResourceType, schema::FieldError};
 
 /// The most bytes that a ConfigMap or a Secret may hold.
@@ -33,6 +33,7 @@ pub(crate) fn validate(
         ("", "Secret") => secret(new, old, &mut errors),
         ("", "ConfigMap") => config_map(new, old, &mut errors),
         ("apps", "Deployment" | "ReplicaSet") => workload(&resource.kind, new, old, &mut errors),
+        ("batch", "Job") => jobs::validate(new, old, &mut errors),
         ("discovery.k8s.io", "EndpointSlice") => {
             let kinds = ["FQDN", "IPv4", "IPv6"];
             if new["addressType"].is_null() {

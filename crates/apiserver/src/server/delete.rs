@@ -279,7 +279,12 @@ impl Shared {
         if rules::is_definition(resource) {
             crd::mark_deleted(&mut object, self.now());
         }
-        set_propagation(&mut object, options.propagation);
+        set_propagation(
+            &mut object,
+            options
+                .propagation
+                .or_else(|| default_propagation(resource, current)),
+        );
         let grace = if rules::is_pod(resource) {
             pod_grace(current, options.grace_seconds)
         } else {
@@ -305,6 +310,14 @@ impl Shared {
         }
         Ok((object != *current || is_released(resource, &object)).then_some(object))
     }
+}
+
+/// What becomes of the dependents where neither the caller nor the object says it; `None` is background deletion.
+fn default_propagation(resource: &ResourceType, current: &Value) -> Option<Propagation> {
+    let said = meta::finalizers(current)
+        .iter()
+        .any(|name| matches!(*name, FOREGROUND | ORPHAN));
+    (rules::orphans_by_default(resource) && !said).then_some(Propagation::Orphan)
 }
 
 /// Notes in the finalizers what the garbage collector shall do.

@@ -311,7 +311,8 @@ impl Collector {
                 continue;
             };
             for (key, stored) in objects {
-                self.delete(&resource, &key, &stored.object, None).await?;
+                self.delete(&resource, &key, &stored.object, Some(Propagation::Background))
+                    .await?;
             }
         }
         if !empty {

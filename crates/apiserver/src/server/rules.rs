@@ -65,6 +65,12 @@ pub(crate) fn returns_deleted_object(resource: &ResourceType) -> bool {
         )
 }
 
+/// Whether dependents stay where a deletion does not say what becomes of them. Jobs are older than the garbage
+/// collector, and clients of that time clean up themselves.
+pub(crate) fn orphans_by_default(resource: &ResourceType) -> bool {
+    resource.builtin && resource.group == "batch" && resource.plural == "jobs"
+}
+
 /// Whether the resource holds pods, whose deletion waits for their node.
 pub(crate) fn is_pod(resource: &ResourceType) -> bool {
     resource.group.is_empty() && resource.plural == "pods"

@@ -24,6 +24,7 @@ pub(crate) fn builtin_columns(group: &str, plural: &str) -> Vec<Column> {
         ("", "pods") => workloads::pod_columns(),
         ("apps", "deployments") => workloads::deployment_columns(),
         ("apps", "replicasets") => workloads::replica_set_columns(),
+        ("batch", "jobs") => workloads::job_columns(),
         ("", "services") => vec![
             text("Type", |object, _| string(object, "/spec/type")),
             text("Cluster-IP", |object, _| first_or_none(object, "/spec/clusterIP")),

@@ -147,6 +147,42 @@ fn deployments_and_replica_sets() {
 }
 
 #[test]
+fn jobs() {
+    let template = json!({ "spec": { "containers": [{ "name": "x", "image": "i" }] } });
+    let row = |spec: Value, status: Value| {
+        let mut spec = spec;
+        spec["template"] = template.clone();
+        spec["selector"] = json!({ "matchLabels": { "a": "1" } });
+        let metadata = json!({ "name": "j", "creationTimestamp": "2026-01-01T00:08:00Z" });
+        cells(
+            "batch",
+            "jobs",
+            json!({ "metadata": metadata, "spec": spec, "status": status }),
+        )
+    };
+    let complete = json!({
+        "startTime": "2026-01-01T00:08:00Z", "completionTime": "2026-01-01T00:08:07Z", "succeeded": 2,
+        "conditions": [{ "type": "SuccessCriteriaMet", "status": "True" }, { "type": "Complete", "status": "True" }],
+    });
+    assert_eq!(
+        row(json!({ "completions": 2, "parallelism": 1 }), complete),
+        json!(["j", "Complete", "2/2", "7s", "2m", "x", "i", "a=1"])
+    );
+    let state = |status: Value| row(json!({ "parallelism": 3 }), status);
+    let running = state(json!({ "startTime": "2026-01-01T00:09:00Z" }));
+    assert_eq!(
+        running,
+        json!(["j", "Running", "0/1 of 3", "60s", "2m", "x", "i", "a=1"])
+    );
+    let with = |kind: &str| state(json!({ "conditions": [{ "type": kind, "status": "True" }] }))[1].clone();
+    for kind in ["Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"] {
+        assert_eq!(with(kind), kind);
+    }
+    let resumed = state(json!({ "conditions": [{ "type": "Suspended", "status": "False" }] }));
+    assert_eq!((&resumed[1], &resumed[3]), (&json!("Running"), &json!("")));
+}
+
+#[test]
 fn services_and_endpoints() {
     let service = json!({
         "metadata": { "name": "s" },

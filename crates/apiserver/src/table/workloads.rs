@@ -76,6 +76,44 @@ pub(super) fn replica_set_columns() -> Vec<Column> {
     columns
 }
 
+pub(super) fn job_columns() -> Vec<Column> {
+    let mut columns = vec![
+        text("Status", |job, _| job_state(job).into()),
+        text("Completions", |job, _| {
+            let succeeded = int_at(job, "/status/succeeded");
+            match (job.pointer("/spec/completions"), int_at(job, "/spec/parallelism")) {
+                (Some(completions), _) => format!("{succeeded}/{completions}"),
+                (None, parallelism @ 2..) => format!("{succeeded}/1 of {parallelism}"),
+                (None, _) => format!("{succeeded}/1"),
+            }
+            .into()
+        }),
+        text("Duration", |job, now| {
+            let time = |pointer| str_at(job, pointer).parse::<Timestamp>().ok();
+            let ended = time("/status/completionTime").unwrap_or(now);
+            time("/status/startTime")
+                .map_or_else(String::new, |started| age::since(started, ended))
+                .into()
+        }),
+        age_column(),
+    ];
+    columns.extend(template_columns());
+    columns
+}
+
+/// How far a Job is, in one word.
+fn job_state(job: &Value) -> &'static str {
+    let holds = |kind| condition(job, kind) == Some("True");
+    let first = |kinds: &[&'static str]| kinds.iter().copied().find(|kind| holds(kind));
+    if let Some(end) = first(&["Complete", "Failed"]) {
+        end
+    } else if job.pointer("/metadata/deletionTimestamp").is_some() {
+        "Terminating"
+    } else {
+        first(&["Suspended", "FailureTarget", "SuccessCriteriaMet"]).unwrap_or("Running")
+    }
+}
+
 /// What `-o wide` shows of a pod template and its selector.
 fn template_columns() -> [Column; 3] {
     [
@@ -124,9 +162,9 @@ fn selector(selector: Option<&Value>) -> String {
     or_none(&terms.join(",")).to_owned()
 }
 
-/// The status of a pod's condition.
-fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a str> {
-    let found = list_at(pod, "/status/conditions")
+/// The status of a condition.
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
+    let found = list_at(object, "/status/conditions")
         .iter()
         .find(|condition| str_at(condition, "/type") == kind);
     found.map(|condition| str_at(condition, "/status"))

@@ -8,6 +8,7 @@ mod action;
 mod backoff;
 mod container;
 mod env;
+mod phase;
 mod pod;
 mod probe;
 mod resources;
@@ -31,6 +32,9 @@ use kaos_seams::Seams;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub(crate) use role::Role;
+pub(crate) use status::previous_run;
 
 use crate::{
     claims::Claims,

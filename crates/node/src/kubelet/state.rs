@@ -98,7 +98,11 @@ impl Container {
             .find(|status| status.name == spec.name);
         let ended = known.and_then(|status| {
             let states = [status.state.as_ref(), status.last_state.as_ref()];
-            states.into_iter().flatten().find_map(Terminated::from_status)
+            let mut ended = states.into_iter().flatten().find_map(Terminated::from_status)?;
+            if ended.container_id.is_empty() {
+                ended.container_id = status.container_id.clone().unwrap_or_default();
+            }
+            Some(ended)
         });
         let over = matches!(
             pod.status.as_ref().and_then(|status| status.phase.as_deref()),

@@ -11,9 +11,27 @@ use k8s_openapi::{
 
 use super::{
     HOST_IP, POD_IP,
-    role::{RestartPolicy, Role},
+    phase::{Outlook, Phase, is_initialized, is_ready, main_began, succeeded},
+    role::Role,
 };
 use crate::processes::Exit;
+
+/// The id of a run of a container.
+pub(crate) fn container_id(uid: &str, container: &str, restarts: u32) -> String {
+    format!("process://{uid}/{container}/{restarts}")
+}
+
+/// The number of the run before the one that the status of a pod's container shows: as for a kubelet, the run that
+/// its last state tells of. A container that ended for good shows that run itself, and has none before it unless it
+/// was started again.
+pub(crate) fn previous_run(pod: &Pod, container: &str) -> Option<u32> {
+    let status = pod.status.as_ref()?;
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    let mut all = lists.into_iter().flatten().flatten();
+    let last = all.find(|status| status.name == container)?.last_state.as_ref()?;
+    let id = last.terminated.as_ref()?.container_id.as_ref()?;
+    id.rsplit('/').next()?.parse().ok()
+}
 
 /// How a run of a container ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,9 +114,13 @@ pub(crate) struct View {
 }
 
 /// The status of `pod` with these containers. Conditions keep their times while they do not change.
-pub(crate) fn status(pod: &Pod, views: &[View], now: Timestamp) -> PodStatus {
+pub(crate) fn status(pod: &Pod, views: &[View], outlook: Outlook, now: Timestamp) -> PodStatus {
     let old = pod.status.clone().unwrap_or_default();
-    let phase = phase(RestartPolicy::of(pod), views);
+    let Phase {
+        name: phase,
+        reason,
+        message,
+    } = Phase::of(pod, views, outlook);
     let over = matches!(phase, "Succeeded" | "Failed");
     let main_began = main_began(views);
     // Once the main containers have begun, a sidecar that is started again holds back nothing.
@@ -151,6 +173,8 @@ pub(crate) fn status(pod: &Pod, views: &[View], now: Timestamp) -> PodStatus {
     };
     PodStatus {
         phase: Some(phase.to_owned()),
+        reason,
+        message,
         conditions: Some(conditions.finish()),
         observed_generation: pod.metadata.generation,
         host_ip: Some(HOST_IP.to_owned()),
@@ -166,62 +190,6 @@ pub(crate) fn status(pod: &Pod, views: &[View], now: Timestamp) -> PodStatus {
         init_container_statuses: statuses(Role::Init.list()),
         container_statuses: statuses(Role::Main.list()),
         ..PodStatus::default()
-    }
-}
-
-fn succeeded(state: &State) -> bool {
-    matches!(state, State::Terminated(terminated) if terminated.exit.code == 0)
-}
-
-fn is_ready(state: &State) -> bool {
-    matches!(state, State::Running { ready: true, .. })
-}
-
-/// Whether it holds back no other container of the pod.
-fn is_initialized(view: &View) -> bool {
-    match view.role {
-        Role::Init => succeeded(&view.state),
-        Role::Sidecar => matches!(view.state, State::Running { started: true, .. }),
-        Role::Main => true,
-    }
-}
-
-/// Whether a main container has begun, so that the init containers are done with.
-fn main_began(views: &[View]) -> bool {
-    views.iter().any(|view| view.role == Role::Main && view.began)
-}
-
-/// The phase, by the kubelet's rules.
-fn phase(policy: RestartPolicy, views: &[View]) -> &'static str {
-    let final_code = |view: &View| match &view.state {
-        State::Terminated(terminated) => {
-            Some(terminated.exit.code).filter(|code| !policy.restarts(*code, view.role))
-        }
-        _ => None,
-    };
-    let of = |role: Role| views.iter().filter(move |view| view.role == role);
-    // Where the pod comes to its end, sidecars are asked to end, too, and it is over when they have.
-    let sidecars_run = of(Role::Sidecar).any(|view| matches!(view.state, State::Running { .. }));
-    if of(Role::Init).any(|view| final_code(view).is_some_and(|code| code != 0)) {
-        return if sidecars_run { "Pending" } else { "Failed" };
-    }
-    if !main_began(views) && !views.iter().all(is_initialized) {
-        return "Pending";
-    }
-    let codes: Vec<i32> = of(Role::Main).filter_map(final_code).collect();
-    if !codes.is_empty() && codes.len() == of(Role::Main).count() {
-        return match codes.iter().all(|code| *code == 0) {
-            _ if sidecars_run => "Running",
-            true => "Succeeded",
-            false => "Failed",
-        };
-    }
-    // A container that has never run keeps the pod pending, whatever the others do.
-    let never_ran = |view: &View| matches!(view.state, State::Waiting { .. }) && view.last.is_none();
-    if of(Role::Main).any(never_ran) {
-        "Pending"
-    } else {
-        "Running"
     }
 }
 
@@ -356,12 +324,12 @@ fn qos_class(pod: &Pod) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn view(role: Role, state: State) -> View {
+    pub(in crate::kubelet) fn view(role: Role, state: State) -> View {
         View {
             name: "c".into(),
             role,
@@ -374,7 +342,7 @@ mod tests {
         }
     }
 
-    fn ended(code: i32) -> State {
+    pub(in crate::kubelet) fn ended(code: i32) -> State {
         let at = Timestamp::UNIX_EPOCH;
         State::Terminated(Terminated {
             exit: Exit {
@@ -389,55 +357,11 @@ mod tests {
         })
     }
 
-    fn running(ready: bool) -> State {
+    pub(in crate::kubelet) fn running(ready: bool) -> State {
         State::Running {
             since: Timestamp::UNIX_EPOCH,
             started: true,
             ready,
-        }
-    }
-
-    #[test]
-    fn phases_follow_the_kubelet() {
-        use RestartPolicy::{Always, Never, OnFailure};
-        use Role::{Init, Main, Sidecar};
-        let waiting = || State::waiting("ContainerCreating", None);
-        for (policy, states, expected) in [
-            (Always, vec![(Main, waiting())], "Pending"),
-            (Always, vec![(Main, running(false))], "Running"),
-            (Always, vec![(Main, ended(0))], "Running"),
-            (OnFailure, vec![(Main, ended(0))], "Succeeded"),
-            (OnFailure, vec![(Main, ended(1))], "Running"),
-            (Never, vec![(Main, ended(1)), (Main, ended(0))], "Failed"),
-            (Never, vec![(Main, ended(0)), (Main, running(true))], "Running"),
-            (Always, vec![(Init, running(false)), (Main, waiting())], "Pending"),
-            (Never, vec![(Init, ended(1)), (Main, waiting())], "Failed"),
-            (Always, vec![(Init, ended(0)), (Main, running(true))], "Running"),
-            (Always, vec![(Sidecar, waiting()), (Main, waiting())], "Pending"),
-            (
-                Always,
-                vec![(Sidecar, running(true)), (Main, waiting())],
-                "Pending",
-            ),
-            (
-                Always,
-                vec![(Sidecar, waiting()), (Main, running(true))],
-                "Running",
-            ),
-            (Never, vec![(Sidecar, running(true)), (Main, ended(0))], "Running"),
-            (Never, vec![(Sidecar, ended(143)), (Main, ended(0))], "Succeeded"),
-            (Never, vec![(Sidecar, ended(0)), (Main, ended(1))], "Failed"),
-            (
-                Never,
-                vec![(Sidecar, running(true)), (Init, ended(1)), (Main, waiting())],
-                "Pending",
-            ),
-        ] {
-            let views: Vec<View> = states
-                .into_iter()
-                .map(|(role, state)| view(role, state))
-                .collect();
-            assert_eq!(phase(policy, &views), expected, "{policy:?} {views:?}");
         }
     }
 
@@ -447,7 +371,7 @@ mod tests {
         let at = Timestamp::UNIX_EPOCH;
         let found = |sidecar, main| {
             let views = [view(Role::Sidecar, sidecar), view(Role::Main, main)];
-            let status = status(&pod, &views, at);
+            let status = status(&pod, &views, Outlook::GoesOn, at);
             let holds = |kind: &str| {
                 let conditions = status.conditions.iter().flatten();
                 conditions
@@ -481,15 +405,20 @@ mod tests {
                 found.last_transition_time.as_ref().unwrap().0.as_second(),
             )
         };
-        pod.status = Some(status(&pod, &[view(Role::Main, running(false))], at(10)));
+        pod.status = Some(status(
+            &pod,
+            &[view(Role::Main, running(false))],
+            Outlook::GoesOn,
+            at(10),
+        ));
         assert_eq!(find(pod.status.as_ref().unwrap(), "Ready"), ("False".into(), 10));
-        let later = status(&pod, &[view(Role::Main, running(false))], at(20));
+        let later = status(&pod, &[view(Role::Main, running(false))], Outlook::GoesOn, at(20));
         assert_eq!(
             Some(&later),
             pod.status.as_ref(),
             "nothing changed, so nothing would be written"
         );
-        let ready = status(&pod, &[view(Role::Main, running(true))], at(30));
+        let ready = status(&pod, &[view(Role::Main, running(true))], Outlook::GoesOn, at(30));
         assert_eq!(find(&ready, "Ready"), ("True".into(), 30));
         assert_eq!(find(&ready, "Initialized"), ("True".into(), 10));
     }

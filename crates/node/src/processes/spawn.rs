@@ -20,6 +20,7 @@ use tokio::{
     runtime::Handle,
     sync::{oneshot, watch},
 };
+use tokio_util::task::TaskTracker;
 
 use super::{
     logs::{Output, Stream, pump},
@@ -118,6 +119,7 @@ pub(crate) struct Spawner {
     launcher: Launcher,
     records: PathBuf,
     seams: Seams,
+    running: TaskTracker,
 }
 
 impl Spawner {
@@ -139,7 +141,15 @@ impl Spawner {
             launcher,
             records: records.to_owned(),
             seams,
+            running: TaskTracker::new(),
         })
+    }
+
+    /// Waits until every process that was started has ended and is on record no more. Nothing is to be started
+    /// meanwhile.
+    pub(crate) async fn finished(&self) {
+        self.running.close();
+        self.running.wait().await;
     }
 
     /// Starts a process. It runs once it is on record.
@@ -151,6 +161,7 @@ impl Spawner {
             working_dir,
             output,
         } = spec;
+        let _starting = self.running.token();
         if !working_dir.is_dir() {
             return Err(SpawnError::WorkingDir(working_dir.display().to_string()));
         }
@@ -196,7 +207,8 @@ impl Spawner {
         }
         let now = self.seams.clock.now();
         let (done, exit) = watch::channel(None);
-        tokio::spawn(guard(child, record, self.clone(), output, done, now));
+        self.running
+            .spawn(guard(child, record, self.clone(), output, done, now));
         Ok(Process {
             group,
             started: now,

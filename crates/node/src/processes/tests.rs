@@ -76,6 +76,7 @@ impl Fixture {
             .read(
                 POD,
                 "main",
+                None,
                 LogOptions {
                     follow: true,
                     ..LogOptions::default()

@@ -1,5 +1,6 @@
-//! Deployments and ReplicaSets, as the controllers of a cluster run them: pods of a new template replace
-//! those of the old one as far as the strategy and the new pods' readiness allow.
+//! Deployments, ReplicaSets and Jobs, as the controllers of a cluster run them: pods of a new template replace
+//! those of the old one as far as the strategy and the new pods' readiness allow, and those of a Job come until
+//! enough have succeeded.
 //!
 //! They only speak the API and only know pods as objects: whoever runs these pods, or marks them ready, may
 //! be anybody. Each pass reads what it decides on from the API itself, not from what a watch has seen so
@@ -7,7 +8,9 @@
 
 mod conditions;
 mod deployment;
+mod job;
 mod ownership;
+mod pods;
 mod queue;
 mod replicaset;
 mod revision;
@@ -28,10 +31,11 @@ use crate::{
     events::Recorder,
     watch::{Cache, Change, Key, follow, key},
 };
+use job::Jobs;
 use ownership::controller;
 use queue::Queue;
 
-/// What both controllers work with.
+/// What the controllers work with.
 #[derive(Clone)]
 struct Context {
     client: Client,
@@ -39,7 +43,7 @@ struct Context {
     events: Recorder,
 }
 
-/// Runs both controllers until `stop`.
+/// Runs the controllers until `stop`.
 pub async fn run(client: Client, seams: Seams, stop: CancellationToken) {
     let recorder = |component| Recorder::start(client.clone(), &seams, component, None);
     let context = |component| Context {
@@ -82,14 +86,16 @@ pub async fn run(client: Client, seams: Seams, stop: CancellationToken) {
             },
         )
     };
+    let pods: Arc<Cache<Pod>> = Arc::default();
+    let (jobs, job_keys) = Jobs::new(pods.clone());
     let watch_pods = {
-        let known = replica_set_cache;
-        let pods: Arc<Cache<Pod>> = Arc::default();
+        let (known, jobs) = (replica_set_cache, jobs.clone());
         follow(
             Api::all(client.clone()),
             pods,
             stop.clone(),
             move |change: Change<Pod>| {
+                jobs.pod_changed(&change);
                 let gone = change.new.is_none();
                 each(&change, |pod| match owner_key::<_, ReplicaSet>(pod) {
                     Some(owner) => {
@@ -118,17 +124,25 @@ pub async fn run(client: Client, seams: Seams, stop: CancellationToken) {
     };
     let reconcile_replica_sets = {
         let context = context("replicaset-controller");
-        queue::run(replica_set_keys, seams.clone(), stop, move |key| {
+        queue::run(replica_set_keys, seams.clone(), stop.clone(), move |key| {
             let context = context.clone();
             async move { replicaset::reconcile(&context, &key).await }
         })
     };
+    let run_jobs = jobs.run(
+        job_keys,
+        client.clone(),
+        seams.clone(),
+        context("job-controller"),
+        stop,
+    );
     tokio::join!(
         watch_deployments,
         watch_replica_sets,
         watch_pods,
         reconcile_deployments,
-        reconcile_replica_sets
+        reconcile_replica_sets,
+        run_jobs
     );
 }
 

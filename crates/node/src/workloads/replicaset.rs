@@ -1,32 +1,28 @@
 //! ReplicaSets: as many pods of one template as are asked for.
 
-use std::{cmp::Reverse, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus},
-        core::v1::{Pod, PodTemplateSpec},
+        core::v1::Pod,
     },
-    apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
-    Api, Resource as _, ResourceExt as _,
-    api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
+    Api, ResourceExt as _,
+    api::{ListParams, PostParams},
 };
 
 use super::{
     Context,
     ownership::{claim, is_active, selector},
+    pods::{self, of_template, ready_since, worth},
 };
-use crate::{
-    events::{Type, reference},
-    watch::Key,
-};
+use crate::watch::Key;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
-/// The annotation that orders pods for deletion: the cheaper goes first.
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Makes the pods of one ReplicaSet as many as asked for, and its status what they are.
 pub(super) async fn reconcile(context: &Context, key: &Key) -> Result<Option<Duration>, kube::Error> {
@@ -72,136 +68,24 @@ async fn scale(
     let wanted = replica_set.spec.replicas.unwrap_or(1);
     let wanted = usize::try_from(wanted).unwrap_or(0);
     let active = own.iter().filter(|pod| is_active(pod)).count();
-    let object = || reference(replica_set);
     for _ in active..wanted {
-        let pod = new_pod(replica_set)?;
-        match api.create(&PostParams::default(), &pod).await {
-            Ok(pod) => {
-                let message = format!("Created pod: {}", pod.name_any());
-                context
-                    .events
-                    .report(object(), Type::Normal, "SuccessfulCreate", message);
-                own.push(pod);
-            }
-            Err(error) => {
-                context.events.report(
-                    object(),
-                    Type::Warning,
-                    "FailedCreate",
-                    format!("Error creating: {error}"),
-                );
-                return Some(("FailedCreate", error));
-            }
+        let pod = of_template(replica_set, replica_set.spec.template.as_ref()?)?;
+        match pods::create(context, api, replica_set, &pod).await {
+            Ok(pod) => own.push(pod),
+            Err(error) => return Some(("FailedCreate", error)),
         }
     }
     let mut victims: Vec<Pod> = own.iter().filter(|pod| is_active(pod)).cloned().collect();
     victims.sort_by_cached_key(worth);
     victims.truncate(active.saturating_sub(wanted));
     for victim in victims {
-        let name = victim.name_any();
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: victim.uid(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        match api.delete(&name, &params).await {
-            Ok(_) => {
-                let message = format!("Deleted pod: {name}");
-                context
-                    .events
-                    .report(object(), Type::Normal, "SuccessfulDelete", message);
-                let uid = victim.uid();
-                own.retain(|pod| pod.uid() != uid);
-            }
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => {
-                context.events.report(
-                    object(),
-                    Type::Warning,
-                    "FailedDelete",
-                    format!("Error deleting: {error}"),
-                );
-                return Some(("FailedDelete", error));
-            }
+        if let Err(error) = pods::delete(context, api, replica_set, &victim).await {
+            return Some(("FailedDelete", error));
         }
+        let uid = victim.uid();
+        own.retain(|pod| pod.uid() != uid);
     }
     None
-}
-
-/// A pod of the ReplicaSet's template.
-fn new_pod(replica_set: &ReplicaSet) -> Option<Pod> {
-    let PodTemplateSpec { metadata, spec } = replica_set.spec.template.clone()?;
-    let template = metadata.unwrap_or_default();
-    let owner = replica_set.controller_owner_ref(&())?;
-    Some(Pod {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{}-", replica_set.name_any())),
-            namespace: replica_set.namespace(),
-            labels: template.labels,
-            annotations: template.annotations,
-            finalizers: template.finalizers,
-            owner_references: Some(vec![OwnerReference {
-                block_owner_deletion: Some(true),
-                ..owner
-            }]),
-            ..ObjectMeta::default()
-        },
-        spec,
-        ..Pod::default()
-    })
-}
-
-/// What a pod is worth when some must go: the smallest goes first, by the rules of Kubernetes.
-fn worth(pod: &Pod) -> impl Ord + use<> {
-    let status = pod.status.as_ref();
-    let bound = pod
-        .spec
-        .as_ref()
-        .is_some_and(|spec| spec.node_name.as_deref().is_some_and(|n| !n.is_empty()));
-    let phase = match status.and_then(|status| status.phase.as_deref()) {
-        Some("Running") => 2,
-        Some("Unknown") => 1,
-        _ => 0,
-    };
-    let ready_since = ready_since(pod);
-    let cost: i32 = pod
-        .annotations()
-        .get(DELETION_COST)
-        .and_then(|cost| cost.parse().ok())
-        .unwrap_or(0);
-    let restarts = status
-        .and_then(|status| status.container_statuses.as_ref())
-        .and_then(|containers| containers.iter().map(|container| container.restart_count).max())
-        .unwrap_or(0);
-    let created = pod.creation_timestamp().map(|time| time.0);
-    // Ready for longer and older are worth more; the name only makes the order certain.
-    (
-        bound,
-        phase,
-        ready_since.is_some(),
-        cost,
-        Reverse(ready_since),
-        Reverse(restarts),
-        Reverse(created),
-        pod.name_any(),
-    )
-}
-
-/// Since when a pod is ready; `None` for one that is not.
-fn ready_since(pod: &Pod) -> Option<Timestamp> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let ready = conditions
-        .iter()
-        .find(|condition| condition.type_ == "Ready" && condition.status == "True")?;
-    Some(
-        ready
-            .last_transition_time
-            .as_ref()
-            .map(|time| time.0)
-            .unwrap_or_default(),
-    )
 }
 
 fn min_ready(replica_set: &ReplicaSet) -> Duration {
@@ -293,39 +177,10 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, node: &str, ready: Option<&str>, extra: serde_json::Value) -> Pod {
-        let mut value = json!({ "metadata": { "name": name, "creationTimestamp": "2026-01-01T00:00:00Z" },
-            "spec": { "containers": [], "nodeName": node },
-            "status": { "phase": "Running", "conditions": ready.map(|since|
-                vec![json!({ "type": "Ready", "status": "True", "lastTransitionTime": since })]) } });
-        for (key, field) in extra.as_object().unwrap() {
-            value["metadata"][key] = field.clone();
-        }
-        serde_json::from_value(value).unwrap()
-    }
-
-    #[test]
-    fn the_least_useful_pod_goes_first() {
-        let early = Some("2026-01-01T00:00:01Z");
-        let late = Some("2026-01-01T00:00:09Z");
-        let mut pods = [
-            pod("ready-long", "n", early, json!({})),
-            pod(
-                "costly",
-                "n",
-                late,
-                json!({ "annotations": { DELETION_COST: "5" } }),
-            ),
-            pod("ready-short", "n", late, json!({})),
-            pod("unbound", "", None, json!({})),
-            pod("not-ready", "n", None, json!({})),
-        ];
-        pods.sort_by_cached_key(worth);
-        let names: Vec<String> = pods.iter().map(kube::ResourceExt::name_any).collect();
-        assert_eq!(
-            names,
-            ["unbound", "not-ready", "ready-short", "ready-long", "costly"]
-        );
+    fn pod(ready_since: &str) -> Pod {
+        let ready = json!([{ "type": "Ready", "status": "True", "lastTransitionTime": ready_since }]);
+        serde_json::from_value(json!({ "metadata": { "name": "a" }, "status": { "conditions": ready } }))
+            .unwrap()
     }
 
     #[test]
@@ -334,7 +189,7 @@ mod tests {
             json!({ "metadata": { "generation": 3 }, "spec": { "selector": {}, "minReadySeconds": 10 } }),
         )
         .unwrap();
-        let pods = [pod("a", "n", Some("2026-01-01T00:00:00Z"), json!({}))];
+        let pods = [pod("2026-01-01T00:00:00Z")];
         let at = |text: &str| text.parse().unwrap();
         let early = status(&replica_set, &pods, None, at("2026-01-01T00:00:04Z"));
         assert_eq!((early.ready_replicas, early.available_replicas), (Some(1), None));

@@ -4,13 +4,14 @@ use k8s_openapi::api::{
     core::v1::{Pod, Service},
     discovery::v1::EndpointSlice,
 };
+use kaos_node::LogOptions;
 use kube::{
     Api,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
-use crate::support::{Fixture, create, get};
+use crate::support::{Fixture, create, get, is_ready, log, script, status};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pod_that_must_end_gets_no_new_connections_and_its_slice_says_so() {
@@ -67,5 +68,48 @@ async fn a_pod_that_must_end_gets_no_new_connections_and_its_slice_says_so() {
     );
     std::fs::write(&go, "").unwrap();
     fixture.gone("web").await;
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_will_not_end_is_killed_when_its_grace_is_over() {
+    let fixture = Fixture::start().await;
+    let pods: Api<Pod> = fixture.api();
+    let mut deaf = script(
+        "deaf",
+        "trap '' TERM; echo up; while true; do sleep 0.1; done",
+        json!({}),
+    );
+    // Somebody else holds the object, so that what became of it can be read.
+    deaf["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    create(&pods, deaf).await;
+    fixture.ready("deaf").await;
+    let up = LogOptions {
+        limit_bytes: Some(3),
+        follow: true,
+        ..LogOptions::default()
+    };
+    assert_eq!(log(&fixture, "deaf", up).await, "up\n");
+    pods.delete("deaf", &DeleteParams::default()).await.unwrap();
+    let pod = fixture
+        .eventually("the end of the container", || async {
+            let pod = pods.get("deaf").await.ok()?;
+            (pod.status.as_ref()?.phase.as_deref() == Some("Failed")).then_some(pod)
+        })
+        .await;
+    let state = status(&pod).unwrap().state.clone().unwrap();
+    let ended = state.terminated.unwrap();
+    assert_eq!(
+        (ended.exit_code, ended.signal, ended.reason.as_deref()),
+        (137, Some(9), Some("Error"))
+    );
+    assert!(!is_ready(&pod));
+    assert_eq!(fixture.recorded_processes(), 0);
+    fixture.told("Killing", "Stopping container main").await;
+    let free = json!({ "metadata": { "finalizers": null } });
+    pods.patch("deaf", &PatchParams::default(), &Patch::Merge(&free))
+        .await
+        .unwrap();
+    fixture.gone("deaf").await;
     fixture.stop().await;
 }

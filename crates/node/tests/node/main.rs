@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what goes wrong here fails the test")]
 
 mod ends;
+mod jobs;
 mod lifecycle;
 mod pods;
 mod ports;

@@ -148,7 +148,28 @@ async fn a_container_that_fails_is_started_again_with_growing_pauses() {
         previous: true,
         ..LogOptions::default()
     };
-    assert_eq!(log(&fixture, "crash", previous).await, "run\n");
+    assert_eq!(log(&fixture, "crash", previous.clone()).await, "run\n");
+
+    // A container that ended for good has a log, and no run before it.
+    let mut once = script("once", "echo done; exit 4", json!({}));
+    once["spec"]["restartPolicy"] = json!("Never");
+    create(&pods, once).await;
+    fixture
+        .eventually("the end", || async {
+            let pod = pods.get("once").await.ok()?;
+            (pod.status?.phase.as_deref() == Some("Failed")).then_some(())
+        })
+        .await;
+    assert_eq!(log(&fixture, "once", LogOptions::default()).await, "done\n");
+    let refused = fixture.node.logs(&fixture.namespace, "once", previous).await;
+    let refused = refused.err().unwrap();
+    assert_eq!(
+        (refused.status(), refused.to_string().as_str()),
+        (
+            400,
+            "previous terminated container \"main\" in pod \"once\" not found"
+        )
+    );
     let events: Api<Event> = fixture.api();
     fixture
         .eventually("the events of a kubelet", || async {
@@ -419,6 +440,17 @@ async fn a_folder_that_cannot_be_used_is_told_and_used_once_it_can() {
     fixture.told("Failed", "Error: the log cannot be opened").await;
     std::fs::remove_file(&logs).unwrap();
     fixture.ready("mute").await;
+
+    // The same for the folders of pods: what runs goes on.
+    let (folders, aside) = (fixture.folder().join("pods"), fixture.folder().join("aside"));
+    std::fs::rename(&folders, &aside).unwrap();
+    std::fs::write(&folders, "").unwrap();
+    create(&pods, script("nowhere", "exec sleep 300", json!({}))).await;
+    fixture.told("FailedMount", "cannot create ").await;
+    std::fs::remove_file(&folders).unwrap();
+    std::fs::rename(&aside, &folders).unwrap();
+    fixture.ready("nowhere").await;
+    assert_eq!(fixture.recorded_processes(), 2);
     fixture.stop().await;
 }
 

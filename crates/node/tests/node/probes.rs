@@ -81,7 +81,7 @@ async fn health() -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tls_and_grpc_are_asked_as_a_kubelet_asks() {
+async fn tcp_tls_and_grpc_are_asked_as_a_kubelet_asks() {
     let fixture = Fixture::start().await;
     let pods: Api<Pod> = fixture.api();
     let (secure, health) = (secure().await, health().await);
@@ -103,6 +103,14 @@ async fn tls_and_grpc_are_asked_as_a_kubelet_asks() {
     fixture
         .told("Unhealthy", &format!("Get \"https://{health}/\""))
         .await;
+
+    let tcp = json!({ "periodSeconds": 1, "tcpSocket": { "host": "127.0.0.1", "port": health.port() } });
+    create(
+        &pods,
+        script("tcp", "exec sleep 300", json!({ "readinessProbe": tcp })),
+    )
+    .await;
+    fixture.ready("tcp").await;
 
     let grpc = |service: &str| json!({ "readinessProbe": { "periodSeconds": 1, "grpc": { "port": health.port(), "service": service } } });
     create(&pods, script("there", "exec sleep 300", grpc("there"))).await;

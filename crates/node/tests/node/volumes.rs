@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
 use kaos_node::LogOptions;
 use kube::{
     Api,
@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Fixture, create, log, script};
+use crate::support::{Fixture, create, log, script, status};
 
 /// A pod that runs a script once, with this volume at `/v`.
 fn once(name: &str, text: &str, volume: Value) -> Value {
@@ -129,6 +129,57 @@ async fn projected_files_follow_their_sources_and_sub_paths_do_not() {
         .unwrap();
     // Both files of one change at once, the copy of before, and the env of the start.
     assert_eq!(succeeded(&fixture, "reader").await, "221reader\n1500 1-1\n");
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn secrets_and_fields_of_the_pod_follow_changes_and_a_restart_keeps_what_was_written() {
+    let fixture = Fixture::start().await;
+    let (pods, secrets): (Api<Pod>, Api<Secret>) = (fixture.api(), fixture.api());
+    create(
+        &secrets,
+        json!({ "metadata": { "name": "key" }, "stringData": { "token": "old", "other": "x" } }),
+    )
+    .await;
+    // The first run fails; the second finds what the first wrote, and ends when both files have changed.
+    let text = "if [ ! -e /own/first ]; then cat /key/t; stat -L -c ' %a' /key/t; touch /own/first; exit 9; fi; \
+                until grep -q new /key/t && grep -q blue /me/labels; do sleep 0.05; done; ls /key; cat /key/t /me/labels";
+    let mount = |name: &str| json!({ "name": name, "mountPath": format!("/{name}") });
+    let mut pod = script(
+        "reader",
+        text,
+        json!({ "volumeMounts": [mount("key"), mount("me"), mount("own")] }),
+    );
+    pod["metadata"]["labels"] = json!({ "colour": "red" });
+    pod["spec"]["restartPolicy"] = json!("OnFailure");
+    pod["spec"]["volumes"] = json!([
+        { "name": "key", "secret": { "secretName": "key", "items": [{ "key": "token", "path": "t", "mode": 0o440 }] } },
+        { "name": "me", "downwardAPI": { "items": [
+            { "path": "labels", "fieldRef": { "fieldPath": "metadata.labels" } }] } },
+        { "name": "own", "emptyDir": { "medium": "Memory" } },
+    ]);
+    create(&pods, pod).await;
+    fixture
+        .eventually("the second run", || async {
+            let pod = fixture.ready("reader").await;
+            (status(&pod)?.restart_count == 1).then_some(())
+        })
+        .await;
+    let previous = LogOptions {
+        previous: true,
+        ..LogOptions::default()
+    };
+    assert_eq!(log(&fixture, "reader", previous).await, "old 440\n");
+    let change = json!({ "stringData": { "token": "new" } });
+    secrets
+        .patch("key", &PatchParams::default(), &Patch::Merge(&change))
+        .await
+        .unwrap();
+    let change = json!({ "metadata": { "labels": { "colour": "blue" } } });
+    pods.patch("reader", &PatchParams::default(), &Patch::Merge(&change))
+        .await
+        .unwrap();
+    assert_eq!(succeeded(&fixture, "reader").await, "t\nnewcolour=\"blue\"\n");
     fixture.stop().await;
 }
 

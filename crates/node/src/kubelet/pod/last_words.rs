@@ -39,7 +39,7 @@ impl LastWords {
         };
         let mut log = self
             .logs
-            .read((namespace, name, uid), &self.container, options)
+            .read((namespace, name, uid), &self.container, None, options)
             .ok()?;
         let mut text = Vec::new();
         let all = async {

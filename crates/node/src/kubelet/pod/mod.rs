@@ -10,7 +10,7 @@ mod last_words;
 mod report;
 mod start;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Assignment, Context,
+    phase::Outlook,
     probe::{Finding, Kind},
     role::{RestartPolicy, Role},
     sources::{Sources, has_references},
@@ -72,10 +73,20 @@ struct Worker {
     sources: Sources,
     /// Why nothing of it may start.
     refusal: Option<String>,
+    outlook: Outlook,
     prepared: bool,
+    /// The labels and annotations that the files of its volumes were made of.
+    shown: Shown,
     retry_at: Option<Instant>,
     runs: u64,
     messages: (mpsc::Sender<Message>, mpsc::Receiver<Message>),
+}
+
+/// What of a pod's metadata changes and may stand in files: labels and annotations.
+type Shown = [Option<BTreeMap<String, String>>; 2];
+
+fn shown(pod: &Pod) -> Shown {
+    [pod.metadata.labels.clone(), pod.metadata.annotations.clone()]
 }
 
 enum End {
@@ -120,7 +131,9 @@ impl Worker {
             containers,
             sources: Sources::default(),
             refusal: None,
+            outlook: Outlook::GoesOn,
             prepared: false,
+            shown: Shown::default(),
             retry_at: None,
             runs: 0,
             messages: mpsc::channel(64),
@@ -135,8 +148,13 @@ impl Worker {
             End::NodeStops => SHUTDOWN_GRACE.min(self.grace()),
         };
         let deadline = Instant::now() + grace;
-        if let End::Deleted = end {
-            self.drain(grace).await;
+        match end {
+            End::Deleted => {
+                self.outlook = Outlook::Deleted;
+                self.drain(grace).await;
+            }
+            End::NodeStops if !self.is_finished() => self.outlook = Outlook::Interrupted,
+            End::NodeStops | End::Gone => {}
         }
         self.terminate(deadline).await;
         match end {
@@ -167,6 +185,7 @@ impl Worker {
                 return End::NodeStops;
             }
             self.retry_at = None;
+            self.prepared &= self.shown == shown(&self.pod);
             self.end_overdue();
             if self.is_finished() {
                 let grace = self.grace();

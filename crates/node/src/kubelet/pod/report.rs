@@ -57,10 +57,7 @@ impl Worker {
 
     pub(super) fn container_id(&self, index: usize) -> String {
         let container = &self.containers[index];
-        format!(
-            "process://{}/{}/{}",
-            self.uid, container.spec.name, container.restarts
-        )
+        status::container_id(&self.uid, &container.spec.name, container.restarts)
     }
 
     /// The pod, or one of its containers, for events.
@@ -88,7 +85,7 @@ impl Worker {
         let views = self.views();
         let mut live = (*self.pod).clone();
         for attempt in 0..2 {
-            let status = status::status(&live, &views, self.context.seams.clock.now());
+            let status = status::status(&live, &views, self.outlook, self.context.seams.clock.now());
             if live.status.as_ref() == Some(&status) {
                 break;
             }

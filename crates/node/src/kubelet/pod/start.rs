@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{Message, RETRY, Worker, last_words::LastWords};
+use super::{Message, RETRY, Worker, last_words::LastWords, shown};
 use crate::{
     events::Type,
     files::create_private_dir,
@@ -46,6 +46,7 @@ impl Worker {
             return false;
         }
         self.prepared = true;
+        self.shown = shown(&self.pod);
         // What was missing may be there now.
         for container in &mut self.containers {
             if let Phase::Waiting { reason, until, .. } = &mut container.phase

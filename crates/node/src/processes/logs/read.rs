@@ -25,7 +25,7 @@ pub struct LogOptions {
     pub tail_lines: Option<u64>,
     /// Only lines that are not older than this time.
     pub since: Option<Timestamp>,
-    /// The log of the run before.
+    /// The log of the run before this one, which the pod's status tells as the container's last state.
     pub previous: bool,
     /// Put its time before each line.
     pub timestamps: bool,
@@ -37,11 +37,13 @@ pub struct LogOptions {
 pub type LogStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 impl Logs {
-    /// The log of a container. A container that has never run has an empty one.
+    /// The log of a container's run, of its last one where none is named. A container that has never run has an
+    /// empty one.
     pub(crate) fn read(
         &self,
         (namespace, pod, uid): (&str, &str, &str),
         container: &str,
+        run: Option<u32>,
         options: LogOptions,
     ) -> Result<LogStream, AccessError> {
         let dir = self.pod_dir(namespace, pod, uid).join(container);
@@ -50,23 +52,21 @@ impl Logs {
                 "the log of container {container:?} cannot be read: {error}"
             ))
         };
-        let mut runs = runs(&dir).map_err(unreadable)?;
-        // While the container waits for its next start, its last run is the previous one.
-        if options.previous
-            && runs
-                .last()
-                .is_some_and(|run| self.progress(&file(&dir, *run)).is_some())
-        {
-            runs.pop();
-        }
-        let Some(run) = runs.last() else {
-            if options.previous {
-                let message = format!("previous terminated container {container:?} in pod {pod:?} not found");
+        let runs = runs(&dir).map_err(unreadable)?;
+        let run = match run {
+            Some(run) if runs.contains(&run) => run,
+            Some(_) => {
+                let message = format!(
+                    "the log of that run of container {container:?} in pod {pod:?} is kept no longer"
+                );
                 return Err(AccessError::BadRequest(message));
             }
-            return Ok(Box::pin(futures::stream::empty()));
+            None => match runs.last() {
+                Some(run) => *run,
+                None => return Ok(Box::pin(futures::stream::empty())),
+            },
         };
-        let path = file(&dir, *run);
+        let path = file(&dir, run);
         // Subscribed before anything is read, so that no write is missed between the two.
         let progress = self.progress(&path).filter(|_| options.follow);
         let mut current = File::open(&path).map_err(unreadable)?;

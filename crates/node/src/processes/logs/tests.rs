@@ -32,7 +32,7 @@ async fn parts_of_a_log_are_chosen() {
     write(&log, "one\n", 1);
     write(&log, "two\n", 2);
     write(&log, "three\n", 3);
-    let read = |options| logs.read(POD, "c", options).unwrap();
+    let read = |options| logs.read(POD, "c", None, options).unwrap();
     let none = LogOptions::default;
     assert_eq!(all(read(none())).await, "one\ntwo\nthree\n");
     assert_eq!(
@@ -74,7 +74,7 @@ async fn parts_of_a_log_are_chosen() {
     }))
     .await;
     assert_eq!(stamped, "1970-01-01T00:00:03.000000000Z three\n");
-    let never_ran = logs.read(POD, "other", none()).unwrap();
+    let never_ran = logs.read(POD, "other", None, none()).unwrap();
     assert_eq!(all(never_ran).await, "");
 }
 
@@ -87,6 +87,7 @@ async fn following_goes_on_until_the_container_ends() {
         .read(
             POD,
             "c",
+            None,
             LogOptions {
                 follow: true,
                 ..LogOptions::default()
@@ -114,6 +115,7 @@ async fn a_large_log_keeps_one_older_part_and_followers_miss_nothing() {
         .read(
             POD,
             "c",
+            None,
             LogOptions {
                 follow: true,
                 ..LogOptions::default()
@@ -132,7 +134,7 @@ async fn a_large_log_keeps_one_older_part_and_followers_miss_nothing() {
             .map(|number| format!("line {number}\n"))
             .collect::<Vec<_>>()
     );
-    let kept = all(logs.read(POD, "c", LogOptions::default()).unwrap()).await;
+    let kept = all(logs.read(POD, "c", None, LogOptions::default()).unwrap()).await;
     assert!(kept.ends_with("line 18\nline 19\n"), "{kept}");
     assert!((3..=10).contains(&kept.lines().count()), "{kept}");
 }
@@ -140,27 +142,15 @@ async fn a_large_log_keeps_one_older_part_and_followers_miss_nothing() {
 #[tokio::test]
 async fn the_run_before_is_kept_and_older_ones_are_not() {
     let (dir, logs) = fixture();
-    let previous = || LogOptions {
-        previous: true,
-        ..LogOptions::default()
-    };
     for run in 0..3 {
         let log = logs.create(POD, "c", run).unwrap();
-        if run == 0 {
-            let error = logs.read(POD, "c", previous()).err().unwrap();
-            assert_eq!(error.status(), 400);
-        }
         write(&log, &format!("run {run}\n"), 0);
-        if run > 0 {
-            assert_eq!(
-                all(logs.read(POD, "c", previous()).unwrap()).await,
-                format!("run {}\n", run - 1)
-            );
-        }
     }
+    let read = |run| logs.read(POD, "c", run, LogOptions::default());
+    assert_eq!(all(read(None).unwrap()).await, "run 2\n");
+    assert_eq!(all(read(Some(1)).unwrap()).await, "run 1\n");
+    assert_eq!(read(Some(0)).err().unwrap().status(), 400);
     assert!(!dir.path().join("ns_pod_uid/c/0.log").exists());
-    // Between two runs, the last one is the previous one.
-    assert_eq!(all(logs.read(POD, "c", previous()).unwrap()).await, "run 2\n");
     logs.remove("ns", "pod", "uid").unwrap();
     assert!(!dir.path().join("ns_pod_uid").exists());
     logs.remove("ns", "pod", "uid").unwrap();

@@ -1,59 +1,35 @@
-//! Deployments with nobody to run their pods: the test marks them ready itself, and time moves only when
-//! nothing else is left to do.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "what goes wrong here fails the test"
-)]
+//! Deployments: the test marks their pods ready.
 
 use std::time::Duration;
 
 use k8s_openapi::api::{
     apps::v1::{Deployment, DeploymentStatus, ReplicaSet},
-    core::v1::{Namespace, Pod},
+    core::v1::Pod,
 };
-use kaos_apiserver::{ApiServer, Options, Storage};
-use kaos_node::workloads;
-use kaos_seams::Seams;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::time::sleep;
 
-const NAMESPACE: &str = "rollouts";
+use crate::support::{World, until};
 
 struct Fixture {
     deployments: Api<Deployment>,
     sets: Api<ReplicaSet>,
     pods: Api<Pod>,
-    _stop: tokio_util::sync::DropGuard,
+    _world: World,
 }
 
 impl Fixture {
     async fn start() -> Self {
-        let seams = Seams::simulated(1);
-        let options = Options {
-            storage: Storage::Memory,
-            seams: seams.clone(),
-            faults: None,
-        };
-        let client = Client::new(ApiServer::open(options).await.unwrap(), NAMESPACE);
-        let namespace: Namespace =
-            serde_json::from_value(json!({ "metadata": { "name": NAMESPACE } })).unwrap();
-        Api::all(client.clone())
-            .create(&PostParams::default(), &namespace)
-            .await
-            .unwrap();
-        let stop = CancellationToken::new();
-        tokio::spawn(workloads::run(client.clone(), seams, stop.clone()));
+        let world = World::start().await;
         Self {
-            deployments: Api::default_namespaced(client.clone()),
-            sets: Api::default_namespaced(client.clone()),
-            pods: Api::default_namespaced(client),
-            _stop: stop.drop_guard(),
+            deployments: world.api(),
+            sets: world.api(),
+            pods: world.api(),
+            _world: world,
         }
     }
 
@@ -140,17 +116,14 @@ impl Fixture {
     }
 
     async fn until(&self, what: &str, holds: impl AsyncFn(&Self) -> bool) {
-        let end = Instant::now() + Duration::from_secs(30);
-        while !holds(self).await {
-            if Instant::now() >= end {
-                panic!(
-                    "{what}: not in time; pods {:?}, status {:#?}",
-                    self.images().await,
-                    self.status().await
-                );
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
+        let state = async || {
+            format!(
+                "pods {:?}, status {:#?}",
+                self.images().await,
+                self.status().await
+            )
+        };
+        until(what, async || holds(self).await, state).await;
     }
 
     /// Makes every pod of `image` ready as it comes, until all `count` pods are of it.
