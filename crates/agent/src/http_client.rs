@@ -2,6 +2,7 @@
 
 use std::{error::Error as _, time::Duration};
 
+use kaos_mcp::client::is_near;
 use reqwest::Client;
 use url::Url;
 
@@ -11,7 +12,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client for the server at `located`, its address.
 pub(crate) fn for_server(located: &Url) -> Result<Client, reqwest::Error> {
     let http = Client::builder().connect_timeout(CONNECT_TIMEOUT);
-    let http = if is_near(located) { http.no_proxy() } else { http };
+    let http = match (is_near(located), located.scheme()) {
+        // Without the certificates of the system: reading them takes time at the start, and memory for good.
+        (true, "http") => http.no_proxy().tls_certs_only([]),
+        (true, _) => http.no_proxy(),
+        (false, _) => http,
+    };
     http.build()
 }
 
@@ -31,19 +37,6 @@ pub(crate) fn without_password(url: &Url) -> String {
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.to_string()
-}
-
-/// Whether a server is on this machine or in this cluster, where the proxy of the environment, which leads to
-/// the internet, does not reach it.
-fn is_near(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Ipv4(address)) => address.is_loopback() || address.is_private(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback() || address.is_unique_local(),
-        Some(url::Host::Domain(name)) => {
-            !name.contains('.') || name.ends_with(".svc") || name.contains(".svc.")
-        }
-        None => false,
-    }
 }
 
 /// What reqwest's errors hide behind "error sending request".
@@ -81,21 +74,5 @@ mod tests {
     fn errors_name_the_server_without_its_password() {
         let url = Url::parse("https://me:secret@models.example.com/v1").unwrap();
         assert_eq!(without_password(&url), "https://models.example.com/v1");
-    }
-
-    #[test]
-    fn servers_nearby_are_reached_without_a_proxy() {
-        let near = |url: &str| is_near(&Url::parse(url).unwrap());
-        for url in [
-            "http://127.0.0.1:1",
-            "http://[::1]:1",
-            "http://localhost",
-            "http://m.default.svc.example.org:8000",
-        ] {
-            assert!(near(url), "{url}");
-        }
-        for url in ["https://api.openai.com/v1", "http://8.8.8.8"] {
-            assert!(!near(url), "{url}");
-        }
     }
 }

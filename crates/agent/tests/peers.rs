@@ -47,6 +47,18 @@ impl Agents {
 
     /// An agent with one peer, which answers what it is told to answer.
     fn start(&mut self, name: &str, peer: &str, listener: TcpListener, answers: &Value) -> SocketAddr {
+        self.start_with(name, peer, listener, answers, &[])
+    }
+
+    /// As [`Agents::start`], with more variables.
+    fn start_with(
+        &mut self,
+        name: &str,
+        peer: &str,
+        listener: TcpListener,
+        answers: &Value,
+        more: &[(&str, &str)],
+    ) -> SocketAddr {
         let address = listener.local_addr().unwrap();
         let url = format!("http://{}:8000", host(peer));
         let variables = [
@@ -61,7 +73,10 @@ impl Agents {
             ),
             ("DEBUG_MOCK_RESPONSES".to_owned(), answers.to_string()),
         ];
-        let config = Config::from_env(variables).unwrap();
+        let more = more
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let config = Config::from_env(variables.into_iter().chain(more)).unwrap();
         let seams = Seams::system().with_dialer(Arc::new(self.dialer.clone()));
         let serving = kaos_agent::serve(config, listener, seams, Telemetry::off(), self.shutdown.clone());
         self.tasks
@@ -177,4 +192,33 @@ async fn an_agent_answers_without_a_peer_that_never_came() {
     assert!(error.starts_with(&url), "{error}");
     assert_eq!(agents.get(ann, "/.well-known/agent").await.0, 200);
     agents.end().await;
+}
+
+#[tokio::test]
+async fn delegation_can_be_switched_off() {
+    for (switch, delegates) in [("true", true), ("false", false)] {
+        let mut agents = Agents::new();
+        let (ann, bob) = (agents.place("ann").await, agents.place("bob").await);
+        let call = json!({"tool_calls": [{"name": "delegate_to_bob", "arguments": {"task": "dig"}}]});
+        let switched = [("AGENTIC_LOOP_ENABLE_DELEGATION", switch)];
+        let ann = agents.start_with("ann", "bob", ann, &json!([call, "done"]), &switched);
+        let bob = agents.start("bob", "ann", bob, &json!(["dug"]));
+        let answer = agents
+            .ask(ann, json!({"messages": [{"role": "user", "content": "a hole!"}]}))
+            .await;
+        assert_eq!(answer.status(), 200);
+        let (_, memory) = agents.get(bob, "/memory/events").await;
+        assert_eq!(!happened(&memory).is_empty(), delegates, "{memory}");
+        let (_, card) = agents.get(ann, "/.well-known/agent").await;
+        assert_eq!(
+            card["capabilities"].to_string().contains("task_delegation"),
+            delegates
+        );
+        let (_, memory) = agents.get(ann, "/memory/events").await;
+        let refused = memory
+            .to_string()
+            .contains("there is no tool \\\"delegate_to_bob\\\"");
+        assert_eq!(refused, !delegates, "{memory}");
+        agents.end().await;
+    }
 }

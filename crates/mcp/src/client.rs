@@ -34,11 +34,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What requests are sent with that a proxy may lead to.
 static OUTSIDE: OnceLock<reqwest::Client> = OnceLock::new();
-/// What requests to addresses of the local node are sent with.
-static LOCAL: OnceLock<reqwest::Client> = OnceLock::new();
+/// What requests to servers nearby are sent with, and to those of them that encrypt.
+static NEAR: OnceLock<reqwest::Client> = OnceLock::new();
+static NEAR_ENCRYPTED: OnceLock<reqwest::Client> = OnceLock::new();
 
-/// The client in `made`, built when it is first asked for: building reads all certificates of the system, which takes
-/// longer than all else about a session.
+/// Whether a server is on this machine or in this cluster, where the proxy of the environment, which leads to
+/// the internet, does not reach it.
+pub fn is_near(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Ipv4(address)) => address.is_loopback() || address.is_private(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback() || address.is_unique_local(),
+        Some(url::Host::Domain(name)) => {
+            !name.contains('.') || name.ends_with(".svc") || name.contains(".svc.")
+        }
+        None => false,
+    }
+}
+
+/// The client in `made`, built when it is first asked for: building one that encrypts reads all certificates of the
+/// system, which takes longer than all else about a session.
 fn http_client(
     made: &OnceLock<reqwest::Client>,
     builder: reqwest::ClientBuilder,
@@ -294,10 +308,12 @@ impl McpClient {
         located: &Url,
         mode: ClientLifecycleMode,
     ) -> Result<Session, ClientInitializeError> {
-        // An address of the local node: a proxy for the outside world does not know it.
-        let http = match *located == self.inner.endpoint {
-            true => http_client(&OUTSIDE, reqwest::Client::builder()),
-            false => http_client(&LOCAL, reqwest::Client::builder().no_proxy()),
+        let moved = *located != self.inner.endpoint;
+        let builder = reqwest::Client::builder();
+        let http = match (moved || is_near(located), located.scheme()) {
+            (true, "http") => http_client(&NEAR, builder.no_proxy().tls_certs_only([])),
+            (true, _) => http_client(&NEAR_ENCRYPTED, builder.no_proxy()),
+            (false, _) => http_client(&OUTSIDE, builder),
         };
         let http = http.map_err(|error| {
             ClientInitializeError::ConnectionClosed(format!("the HTTP client could not be set up: {error}"))
@@ -464,6 +480,22 @@ fn content_text(block: &ContentBlock) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_nearby_are_told_from_those_of_the_internet() {
+        let near = |url: &str| is_near(&Url::parse(url).unwrap());
+        for url in [
+            "http://127.0.0.1:1",
+            "http://[::1]:1",
+            "http://localhost",
+            "http://m.default.svc.example.org:8000",
+        ] {
+            assert!(near(url), "{url}");
+        }
+        for url in ["https://api.openai.com/v1", "http://8.8.8.8"] {
+            assert!(!near(url), "{url}");
+        }
+    }
 
     #[test]
     fn the_path_is_added_once() {

@@ -73,8 +73,8 @@ pub struct Config {
     pub shutdown_grace: Duration,
     /// `KAOS_ALLOWED_HOSTS`: the names by which the agent may be asked.
     pub hosts: HostPolicy,
-    /// `LOG_LEVEL`, else `AGENT_LOG_LEVEL`.
-    pub log_level: Option<String>,
+    /// `AGENT_ACCESS_LOG`: whether each request is a line of the log.
+    pub access_log: bool,
 }
 
 /// How the model is told of tools and calls them.
@@ -188,10 +188,7 @@ impl Config {
             model_timeout: env.seconds("AGENT_MODEL_TIMEOUT_SECONDS", 60)?,
             shutdown_grace: env.seconds("AGENT_SHUTDOWN_GRACE_SECONDS", 25)?,
             hosts: HostPolicy::listed(env.get(HOSTS_VARIABLE).unwrap_or_default()),
-            log_level: env
-                .get("LOG_LEVEL")
-                .or_else(|| env.get("AGENT_LOG_LEVEL"))
-                .map(str::to_owned),
+            access_log: env.switch("AGENT_ACCESS_LOG", false)?,
         })
     }
 }

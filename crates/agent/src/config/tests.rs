@@ -50,7 +50,7 @@ fn defaults_are_those_of_the_reference() {
             model_timeout: Duration::from_secs(60),
             shutdown_grace: Duration::from_secs(25),
             hosts: HostPolicy::default(),
-            log_level: None,
+            access_log: false,
         }
     );
 }
@@ -69,7 +69,7 @@ fn every_variable_takes_effect() {
         ("AGENT_TOOL_TIMEOUT_SECONDS", "0.5"),
         ("AGENT_MODEL_TIMEOUT_SECONDS", "120"),
         ("AGENT_SHUTDOWN_GRACE_SECONDS", "1"),
-        ("AGENT_LOG_LEVEL", "debug"),
+        ("AGENT_ACCESS_LOG", "true"),
         ("AGENTIC_LOOP_ENABLE_DELEGATION", "false"),
         ("AGENT_DELEGATION_TIMEOUT_SECONDS", "90"),
         ("KAOS_ALLOWED_HOSTS", "box.lan"),
@@ -112,9 +112,7 @@ fn every_variable_takes_effect() {
         [Message::assistant("a"), Message::assistant("b")]
     );
     assert_eq!(read(&[("MEMORY_ENABLED", "false")]).unwrap().memory, None);
-    assert_eq!(config.log_level.as_deref(), Some("debug"));
-    let config = read(&[("LOG_LEVEL", "info"), ("AGENT_LOG_LEVEL", "x")]).unwrap();
-    assert_eq!(config.log_level.as_deref(), Some("info"));
+    assert!(config.access_log);
 }
 
 #[test]

@@ -21,9 +21,11 @@ use std::{
 
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
-    middleware,
+    extract::{DefaultBodyLimit, Request},
+    middleware::{self, Next},
+    response::Response,
     routing::{get, post},
+    serve::ListenerExt,
 };
 use http::StatusCode;
 use kaos_seams::Seams;
@@ -143,16 +145,32 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
+/// Answers a request, and writes a line of the log about it. The query is left out: it may name a session.
+async fn logged(request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    tracing::info!(%method, path, status = response.status().as_u16(), "request");
+    response
+}
+
 /// Serves until `shutdown`, then for as long as answers that have begun may take.
 pub(crate) async fn serve(app: App, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
     let (cut, grace) = (app.cut.clone(), app.config.shutdown_grace);
     let pace = Pace::new(app.seams.random.clone());
     let dependencies = app.dependencies.clone();
     let guard = app.config.hosts.clone().on_loopback(listener.local_addr()?);
+    let access_log = app.config.access_log;
     let mut routes = router(app);
     if let Some(guard) = guard {
         routes = routes.layer(middleware::from_fn_with_state(guard, kaos_guard::guard));
     }
+    if access_log {
+        routes = routes.layer(middleware::from_fn(logged));
+    }
+    // Streamed tokens are small and must not wait for more.
+    let listener = listener.tap_io(|connection| {
+        let _ = connection.set_nodelay(true);
+    });
     let listening = axum::serve(listener, routes).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     let listening = async {
         let result = listening.await;

@@ -5,6 +5,7 @@ pub(crate) mod convert;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod down;
+pub(crate) mod export;
 pub(crate) mod info;
 pub(crate) mod logs;
 pub(crate) mod serve;
@@ -19,9 +20,13 @@ use crate::args::{Command, Global};
 
 /// Sets up logging and the runtime, and runs `command` in it.
 pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
-    // A pod's level comes by the variable that KAOS images have always read.
+    // A pod's level comes by the variables that KAOS images have always read.
     let serving = matches!(command, Command::Serve { .. });
-    let of_the_pod = serving.then(|| std::env::var("LOG_LEVEL").unwrap_or_else(|_| "info".to_owned()));
+    let of_the_pod = serving.then(|| {
+        let set = |variable| std::env::var(variable).ok().filter(|level| !level.is_empty());
+        let level = set("LOG_LEVEL").or_else(|| set("AGENT_LOG_LEVEL"));
+        level.unwrap_or_else(|| "info".to_owned())
+    });
     let format = match std::env::var("LOG_FORMAT") {
         Ok(format) if serving && !format.is_empty() => format.parse()?,
         _ => LogFormat::Text,
@@ -42,6 +47,7 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
             Command::Render { paths, output } => validate::render(global, &paths, output).await,
             Command::Convert { paths, write } => convert::convert(&paths, write),
             Command::Doctor { paths, output } => doctor::doctor(global, &paths, output).await,
+            Command::Export => export::export(global),
             Command::Down => down::down(global).await,
             Command::Status {
                 all_namespaces,

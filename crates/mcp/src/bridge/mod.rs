@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use axum::middleware;
+use axum::{middleware, serve::ListenerExt};
 use kaos_guard::HostPolicy;
 use kaos_seams::Seams;
 use kaos_telemetry::Telemetry;
@@ -251,6 +251,10 @@ impl Bridge {
         let watching = AbortOnDropHandle::new(tokio::spawn(shared.clone().watch()));
         let stop = shared.stop.clone();
         let stopping = shutdown.clone();
+        // Events are small and must not wait for more.
+        let listener = listener.tap_io(|connection| {
+            let _ = connection.set_nodelay(true);
+        });
         let serving = axum::serve(listener, app).with_graceful_shutdown(async move {
             stopping.cancelled().await;
             stop.cancel();

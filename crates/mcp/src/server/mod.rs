@@ -22,6 +22,7 @@ use axum::{
     middleware,
     response::{IntoResponse, Response},
     routing,
+    serve::ListenerExt,
 };
 use kaos_guard::HostPolicy;
 use kaos_seams::Seams;
@@ -100,6 +101,10 @@ impl ToolServer {
         let guard = middleware::from_fn_with_state(self.hosts.on(address), kaos_guard::guard);
         let app = router(self.current.clone(), self.telemetry, self.seams, drained.clone()).layer(guard);
         let following = AbortOnDropHandle::new(tokio::spawn(self.current.follow()));
+        // Events are small and must not wait for more.
+        let listener = listener.tap_io(|connection| {
+            let _ = connection.set_nodelay(true);
+        });
         let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
         tokio::select! {
             result = serving => result?,
