@@ -10,7 +10,8 @@
 //! KAOS_FUZZ_SECONDS=120 cargo test -p kaos-openai fuzz
 //! ```
 //!
-//! What it finds it prints as a Rust byte string, made as small as it can; add it to the corpus.
+//! What it finds it prints as a Rust byte string, made as small as it can; add it to the corpus. An input that ends
+//! the whole process, as a stack that overflows does, is left in the folder for temporary files, in `kaos-fuzz-PID`.
 //!
 //! It holds no test of a parser, and nothing in it is used outside tests.
 #![allow(
@@ -24,6 +25,7 @@ mod input;
 use std::{
     env, fs,
     path::{Path, PathBuf},
+    process,
     time::{Duration, Instant},
 };
 
@@ -97,14 +99,17 @@ impl Corpus {
             return self.round(&mut TestRunner::new_with_rng(config(FEW), rng), &target);
         };
         let (began, mut tried) = (Instant::now(), 0_u64);
+        let last = env::temp_dir().join(format!("kaos-fuzz-{}", process::id()));
         while began.elapsed() < search {
             self.round(&mut TestRunner::new(config(ROUND)), &|input| {
+                fs::write(&last, input).expect("the folder for temporary files can be written");
                 let began = Instant::now();
                 target(input);
                 assert!(began.elapsed() < TOO_LONG, "it took {:?}", began.elapsed());
             });
             tried += u64::from(ROUND);
         }
+        let _ = fs::remove_file(last);
         eprintln!("{}: {tried} inputs", self.folder.display());
     }
 

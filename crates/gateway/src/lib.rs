@@ -11,6 +11,8 @@
 //! message names the field.
 
 mod control;
+#[cfg(test)]
+mod fuzz;
 pub mod guard;
 mod routes;
 mod serving;

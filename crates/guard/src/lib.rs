@@ -90,6 +90,7 @@ impl Guard {
             None => uri.authority().cloned(),
         };
         let host = host
+            .filter(is_whole)
             .map(|authority| bare(authority.host()))
             .ok_or(Refusal::NoHost)?;
         if !self.host_allowed(&host) {
@@ -142,6 +143,12 @@ pub async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> 
     }
 }
 
+/// Whether this is a host, and perhaps a port: the parser takes more, such as `user@host` and `[::1];80`.
+fn is_whole(authority: &Authority) -> bool {
+    let port = authority.as_str().strip_prefix(authority.host());
+    port.is_some_and(|port| port.is_empty() || port == ":" || authority.port_u16().is_some())
+}
+
 /// Lower case, without the brackets of an IPv6 address and the dot of a fully qualified name.
 fn bare(host: &str) -> String {
     host.trim_start_matches('[')
@@ -158,6 +165,8 @@ fn is_loopback_name(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -164,6 +164,8 @@ pub(crate) fn failure(id: &Value, code: i32, message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kaos_fuzz::Corpus;
+
     use super::*;
 
     fn kind(text: &str) -> Kind {
@@ -239,5 +241,35 @@ mod tests {
             assert_eq!((error.code, error.what.as_str()), (code, what), "{text}");
         }
         assert!(Message::parse(&"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn fuzzed_messages_are_passed_on_as_the_same_on_one_line() {
+        let corpus = Corpus::of(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/messages"));
+        let words = [
+            "\"jsonrpc\":",
+            "\"2.0\"",
+            "\"id\":",
+            "\"method\":",
+            "\"params\":",
+            "\"_meta\":",
+            "\r",
+            "\u{2028}",
+        ];
+        corpus
+            .with_words(&words)
+            .fuzz_text(|text| match Message::parse(text) {
+                Ok(message) => {
+                    assert!(!message.text.contains(['\n', '\r']));
+                    assert_eq!(Message::parse(&message.text), Ok(message.clone()));
+                    // Lines end between tokens only.
+                    let tokens = |text: &str| text.replace([' ', '\n', '\r'], "");
+                    assert_eq!(tokens(text.trim()), tokens(&message.text));
+                }
+                Err(Malformed { code, what }) => {
+                    let answer: Value = serde_json::from_str(&failure(&Value::Null, code, &what)).unwrap();
+                    assert_eq!(answer["error"]["message"], what);
+                }
+            });
     }
 }

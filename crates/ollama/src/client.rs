@@ -206,8 +206,10 @@ fn line(text: &[u8], on: &mut impl FnMut(&Frame)) -> Result<bool, Error> {
         return Ok(false);
     }
     let frame: Frame = serde_json::from_slice(text).map_err(|_| Error::Garbage(quoted(text)))?;
-    if let Some(error) = frame.error {
-        return Err(Error::Refused(error));
+    match frame.error {
+        Some(error) if error.trim().is_empty() => return Err(Error::Garbage(quoted(text))),
+        Some(error) => return Err(Error::Refused(error)),
+        None => {}
     }
     on(&frame);
     Ok(frame.status == "success")
@@ -253,4 +255,27 @@ fn quoted(text: &[u8]) -> String {
         short.push('…');
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use kaos_fuzz::Corpus;
+
+    use super::*;
+
+    #[test]
+    fn fuzzed_lines_tell_of_progress_or_what_is_wrong() {
+        let corpus = Corpus::of(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/progress"));
+        corpus
+            .with_words(&["\"status\":", "\"error\":", "\"total\":"])
+            .fuzz(|bytes| {
+                for text in bytes.split(|byte| *byte == b'\n') {
+                    let mut told = 0;
+                    match line(text, &mut |_| told += 1) {
+                        Ok(done) => assert!(told == 1 || !done),
+                        Err(error) => assert!(!error.to_string().is_empty() && told == 0),
+                    }
+                }
+            });
+    }
 }

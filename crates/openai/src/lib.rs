@@ -11,6 +11,8 @@
 mod accumulate;
 mod chunk;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod lenient;
 mod message;
 mod models;

@@ -73,11 +73,8 @@ impl Decoder {
     /// If an event is larger than the limit; the stream cannot be read further then.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Event>, EventTooLarge> {
         let mut events = Vec::new();
-        if self.after_return && bytes.first() == Some(&b'\n') {
+        if !bytes.is_empty() && std::mem::take(&mut self.after_return) && bytes[0] == b'\n' {
             bytes = &bytes[1..];
-        }
-        if !bytes.is_empty() {
-            self.after_return = false;
         }
         while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             self.extend_line(&bytes[..end])?;
@@ -179,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_form_of_event_is_decoded() {
-        let cases: [(&str, &[&str]); 13] = [
+        let cases: [(&str, &[&str]); 14] = [
             ("data: a\n\ndata: b\n\n", &["a", "b"]),
             ("data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]),
             ("data: a\r\rdata: b\r\r", &["a", "b"]),
@@ -193,6 +190,7 @@ mod tests {
             ("\u{feff}data: a\n\n", &["a"]),
             ("data: a\n\ndata: [DONE]", &["a", "[DONE]"]),
             ("\n\n\r\n", &[]),
+            ("data: a\r\n\ndata: b\r\r\n", &["a", "b"]),
         ];
         for (stream, expected) in cases {
             assert_eq!(decode(&[stream.as_bytes()]), expected, "{stream:?}");

@@ -21,6 +21,8 @@ mod config;
 mod embeddings;
 mod error;
 mod forward;
+#[cfg(test)]
+mod fuzz;
 mod health;
 mod live;
 mod mock;

@@ -220,6 +220,7 @@ fn listed(tool: &Tool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kaos_fuzz::Corpus;
     use proptest::prelude::*;
 
     use super::*;
@@ -308,6 +309,49 @@ mod tests {
     }
 
     const PIECES: &str = "(```tool_call|```delegate|```|`|\\{|\\}|\"tool\":|\"a\"|,|\n| |é|.){0,12}";
+
+    #[test]
+    fn fuzzed_blocks_lose_nothing() {
+        let corpus = Corpus::of(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/text"));
+        let words = [
+            TOOL,
+            AGENT,
+            FENCE,
+            "``",
+            "\"tool\":",
+            "\"arguments\":",
+            "\"agent\":",
+            "{}",
+        ];
+        corpus.with_words(&words).fuzz_text(|text| {
+            let found = blocks(text);
+            let mut from = 0;
+            for (range, _) in &found {
+                assert!(from <= range.start && range.start < range.end, "{found:?}");
+                assert!(
+                    text.get(range.clone())
+                        .is_some_and(|block| block.starts_with(FENCE)),
+                    "{found:?}"
+                );
+                from = range.end;
+            }
+            let mut held = Held::default();
+            let mut told: String = text
+                .split_inclusive(['`', ' '])
+                .map(|piece| held.push(piece))
+                .collect();
+            told.push_str(&held.finish());
+            let beside = beside(text, &found);
+            if found.is_empty() {
+                assert_eq!(told, text);
+            } else {
+                assert!(
+                    beside.starts_with(&told) && beside.trim_end() == told.trim_end(),
+                    "{told:?}"
+                );
+            }
+        });
+    }
 
     proptest! {
         #[test]

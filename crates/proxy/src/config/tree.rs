@@ -1,7 +1,7 @@
 //! A YAML file as a tree that knows where each part stands, so that a complaint names the line and the path of
 //! what is wrong, and what nobody asked for is found.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use serde::{
     Deserialize,
@@ -14,6 +14,9 @@ use super::{ConfigError, Environment};
 
 /// What stands before the name of an environment variable.
 const REFERENCE: &str = "os.environ/";
+
+/// How deep the file may be nested, which is far deeper than any field is. The parser calls itself for each level.
+const DEEPEST: usize = 24;
 
 /// A part of the file.
 #[derive(Clone, Debug)]
@@ -120,7 +123,9 @@ pub(super) struct Item {
 
 /// Reads a whole file.
 pub(super) fn read(text: &str) -> Result<Item, ConfigError> {
-    let node: Spanned<Node> = serde_saphyr::from_str(text).map_err(|error| {
+    let limits = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: DEEPEST } };
+    let node: Result<Spanned<Node>, _> = serde_saphyr::from_str_with_options(text, limits);
+    let node = node.map_err(|error| {
         let error = error.without_snippet();
         let line = error.location().map(|location| location.line());
         ConfigError::Invalid {
@@ -129,6 +134,15 @@ pub(super) fn read(text: &str) -> Result<Item, ConfigError> {
         }
     })?;
     Ok(Item::new(String::new(), node))
+}
+
+/// A field's name as messages have it, which are one line.
+fn shown(name: &str) -> Cow<'_, str> {
+    if name.contains(char::is_control) {
+        Cow::Owned(format!("{name:?}"))
+    } else {
+        Cow::Borrowed(name)
+    }
 }
 
 /// The parser's message without the place, which is said before it.
@@ -166,9 +180,10 @@ impl Item {
                     .into_iter()
                     .filter(|(_, node)| !matches!(node.value, Node::Scalar(Value::Null)))
                     .map(|(name, node)| {
+                        let shown = shown(&name.value);
                         let path = match self.path.as_str() {
-                            "" => name.value.clone(),
-                            path => format!("{path}.{}", name.value),
+                            "" => shown.into_owned(),
+                            path => format!("{path}.{shown}"),
                         };
                         let line = Some(name.referenced.line()).filter(|line| *line > 0);
                         let item = Self {

@@ -243,7 +243,9 @@ fn whole(operation: Operation, body: &[u8]) -> Result<Option<Tokens>, String> {
         #[serde(borrow)]
         usage: Option<&'a RawValue>,
     }
-    let answer: Whole<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    // What is not looked at is passed on, and has to be a text, too.
+    let body = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+    let answer: Whole<'_> = serde_json::from_str(body).map_err(|error| error.to_string())?;
     let (list, name) = match operation {
         Operation::Chat | Operation::Completions => (answer.choices, "choices"),
         Operation::Embeddings => (answer.data, "data"),
@@ -258,6 +260,6 @@ fn whole(operation: Operation, body: &[u8]) -> Result<Option<Tokens>, String> {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use super::{Origin, Piece, Remote, Translate, known::provider};
 use crate::{request::Operation, secret::Secret};
 
 /// An upstream of this provider, with a key.
-pub(super) fn remote(name: &str, base: &str) -> Remote {
+pub(crate) fn remote(name: &str, base: &str) -> Remote {
     let provider = provider(name).unwrap();
     let key = Secret::new("sk-1".to_owned());
     Remote {
@@ -22,7 +22,7 @@ pub(super) fn remote(name: &str, base: &str) -> Remote {
     }
 }
 
-pub(super) fn origin() -> Origin {
+pub(crate) fn origin() -> Origin {
     Origin {
         id: "own-id".to_owned(),
         created: 7,
