@@ -34,6 +34,7 @@ const KINDS: &[(&str, &str, &[&str])] = &[
     ),
     ("apiextensions.k8s.io", "v1", &["CustomResourceDefinition"]),
     ("apps", "v1", &["Deployment", "ReplicaSet"]),
+    ("batch", "v1", &["Job"]),
     ("autoscaling", "v1", &["Scale"]),
     ("coordination.k8s.io", "v1", &["Lease"]),
     ("discovery.k8s.io", "v1", &["EndpointSlice"]),

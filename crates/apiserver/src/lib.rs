@@ -33,6 +33,7 @@ mod table;
 pub use backend::{Backend, LogOptions, LogStream, Refusal};
 pub use fault::{Call, Fault, FaultInjector, Outcome};
 pub use server::{ApiServer, Body, OpenError, Options, Storage};
+pub use store::{Salvaged, salvage};
 
 /// Any error, boxed: what bodies and services of the tower world speak.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -131,6 +131,11 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "FORMAT")]
         output: Option<Format>,
     },
+    /// Print the objects of the data folder as YAML: what was applied to it, without what became of it.
+    ///
+    /// Secrets are among them, readable. An instance may run meanwhile. Of a damaged store it prints what can be read,
+    /// says so on standard error, and fails.
+    Export,
     /// Run one of the roles that pods run.
     Serve {
         #[command(subcommand)]

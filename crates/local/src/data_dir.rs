@@ -132,7 +132,7 @@ impl DataDir {
 
     /// The file of the embedded store.
     pub fn store(&self) -> PathBuf {
-        self.path.join("store.redb")
+        store_path(&self.path)
     }
 
     /// The folder that the node owns.
@@ -206,6 +206,11 @@ impl DataDir {
             Err(source) => Err(DataDirError::Io { path, source }),
         }
     }
+}
+
+/// The file of the store in a data folder.
+pub(crate) fn store_path(path: &Path) -> PathBuf {
+    path.join("store.redb")
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {

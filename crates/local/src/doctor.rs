@@ -222,7 +222,7 @@ async fn store(data: &DataDir) -> Check {
             check(name, Outcome::Ok, format!("{} can be read", path.display()))
         }
         Err(why) => {
-            let fix = "move it away, or start with `kaos up --fresh`, which begins without objects";
+            let fix = "save what can be read with `kaos export > saved.yaml`; `kaos up --fresh` begins without objects";
             check(name, Outcome::Failed, format!("{why}; {fix}"))
         }
     };

@@ -76,7 +76,12 @@ pub enum StartError {
     DataDir(#[from] DataDirError),
     /// The store cannot be opened.
     #[error(transparent)]
-    Store(#[from] OpenError),
+    Store(OpenError),
+    /// The store is not what this program wrote.
+    #[error(
+        "{0}; save what can be read with `kaos export > saved.yaml`, then begin anew with `kaos up --fresh saved.yaml`"
+    )]
+    DamagedStore(OpenError),
     /// The port that was asked for is taken.
     #[error(
         "port {port} on 127.0.0.1 cannot be used: {source}; choose another one with --port, or leave it out"
@@ -112,6 +117,17 @@ pub enum StartError {
 pub struct StopError {
     part: &'static str,
     reason: String,
+}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Damaged { .. } => Self::DamagedStore(error),
+            OpenError::InUse { .. } | OpenError::NewerFormat { .. } | OpenError::Storage { .. } => {
+                Self::Store(error)
+            }
+        }
+    }
 }
 
 type Part = (&'static str, JoinHandle<Result<(), String>>);

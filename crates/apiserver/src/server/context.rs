@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, StatusCode};
 
 use super::{
     Body, Shared,
@@ -163,6 +163,10 @@ impl Shared {
             CommitError::Missing => Failed::Missing,
             CommitError::Closed => Failed::Abort(ApiError::unavailable(error.to_string()).into()),
             CommitError::Log(_) => Failed::Abort(ApiError::internal(error).into()),
+            CommitError::Full(_) => {
+                let full = ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "", error.to_string());
+                Failed::Abort(full.into())
+            }
         })?;
         // What a definition defines is served before its caller knows that it is stored.
         if let Some(key) = definition {

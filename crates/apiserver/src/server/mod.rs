@@ -116,7 +116,15 @@ pub enum OpenError {
         /// The newest format this program knows.
         supported: u64,
     },
-    /// The file cannot be read or written as a data file.
+    /// The file is not what this program wrote. [`crate::salvage`] reads what it still has.
+    #[error("the data file {} is damaged: {source}", path.display())]
+    Damaged {
+        /// The data file.
+        path: PathBuf,
+        /// What was found.
+        source: BoxError,
+    },
+    /// The file cannot be read or written.
     #[error("cannot open the data file {}", path.display())]
     Storage {
         /// The data file.
@@ -169,7 +177,8 @@ impl ApiServer {
             Storage::Disk(path) => {
                 let file = path.clone();
                 let opened = tokio::task::spawn_blocking(move || Log::open(&file)).await;
-                let (log, loaded) = opened.map_err(|error| OpenError::Storage {
+                // The storage engine panics at some of the damages that a file can have.
+                let (log, loaded) = opened.map_err(|error| OpenError::Damaged {
                     path: path.clone(),
                     source: error.into(),
                 })??;

@@ -9,6 +9,7 @@
 //! subresources.
 
 mod log;
+mod salvage;
 mod state;
 mod watcher;
 mod writer;
@@ -16,6 +17,7 @@ mod writer;
 use std::sync::{Arc, PoisonError, RwLock};
 
 pub(crate) use log::Log;
+pub use salvage::{Salvaged, salvage};
 use serde_json::Value;
 pub(crate) use state::{Compacted, Event, EventKind, Snapshot, Stored};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -87,8 +89,11 @@ pub(crate) enum CommitError {
     #[error("the server is shutting down")]
     Closed,
     /// The disk refused. Nothing is stored.
-    #[error("cannot write to the data file: {0}")]
+    #[error("cannot write to the data file, so that nothing is changed: {0}")]
     Log(String),
+    /// The disk is full. Nothing is stored.
+    #[error("cannot write to the data file, so that nothing is changed: {0}; free some space and try again")]
+    Full(String),
 }
 
 /// A handle to the store. Clones are handles to the same one.

@@ -1,8 +1,12 @@
 //! The store by itself: order, conflicts, history, and what is left after a restart.
 
-use std::path::Path;
+use std::{
+    io,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
-use redb::{Database, TableDefinition};
+use redb::{Database, StorageBackend, TableDefinition, backends::FileBackend};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -31,7 +35,12 @@ fn write(name: &str, expected: Expected, change: Change) -> Write {
 }
 
 fn object(name: &str, size: i64) -> Value {
-    json!({ "metadata": { "name": name, "uid": format!("uid-of-{name}") }, "size": size })
+    json!({
+        "apiVersion": "example.test/v1",
+        "kind": "Widget",
+        "metadata": { "name": name, "uid": format!("uid-of-{name}") },
+        "size": size,
+    })
 }
 
 async fn put(store: &Store, name: &str, expected: Expected, size: i64) -> Result<Stored, CommitError> {
@@ -276,5 +285,177 @@ async fn a_file_of_something_else_is_refused() {
     let path = dir.path().join("objects.redb");
     std::fs::write(&path, "not a database at all").unwrap();
     let error = Log::open(&path).unwrap_err();
-    assert!(matches!(error, OpenError::Storage { .. }), "{error}");
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+}
+
+/// Opens a file as the server does: a panic is a damage.
+fn opened(path: &Path) -> Result<Log, OpenError> {
+    std::panic::catch_unwind(|| Log::open(path))
+        .unwrap_or_else(|_| {
+            Err(OpenError::Damaged {
+                path: path.to_owned(),
+                source: "a panic".into(),
+            })
+        })
+        .map(|(log, _)| log)
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_told_and_what_it_still_has_is_read() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("objects.redb");
+    let store = disk(&path);
+    let puts = (0..200).map(|index| {
+        let store = &store;
+        async move { put(store, &format!("w{index:03}"), Expected::Absent, index).await }
+    });
+    let first = futures::future::try_join_all(puts).await.unwrap();
+    let latest = put(&store, "w007", Expected::Version(first[7].revision), 7000)
+        .await
+        .unwrap();
+    store.close().await;
+    let whole = std::fs::read(&path).unwrap();
+    let salvaged = salvage(&path).unwrap();
+    assert_eq!((salvaged.objects.len(), salvaged.damage), (200, None));
+
+    let text = |bytes: &[u8], text: &str| {
+        bytes
+            .windows(text.len())
+            .position(|found| found == text.as_bytes())
+    };
+    let at = text(&whole, "\"w150\"").unwrap();
+    let mut flipped = whole.clone();
+    flipped[at + 2] ^= 0xff;
+    let mut zeroed = whole.clone();
+    let page = at / 4096 * 4096;
+    zeroed[page..page + 4096].fill(0);
+    for (name, damaged) in [
+        ("flipped", flipped),
+        ("zeroed", zeroed),
+        ("truncated", whole[..whole.len() * 2 / 3].to_vec()),
+        ("no header", [&[0; 4096], &whole[4096..]].concat()),
+    ] {
+        std::fs::write(&path, &damaged).unwrap();
+        let error = opened(&path).unwrap_err();
+        assert!(matches!(error, OpenError::Damaged { .. }), "{name}: {error}");
+        std::fs::write(&path, &damaged).unwrap();
+        let salvaged = salvage(&path).unwrap();
+        assert!(salvaged.damage.is_some(), "{name}");
+        assert!(!salvaged.objects.is_empty(), "{name}");
+        let found = salvaged
+            .objects
+            .iter()
+            .find(|object| object["metadata"]["name"] == "w007");
+        if let Some(found) = found {
+            assert_eq!(*found, *latest.object, "{name}");
+        }
+    }
+    for nothing in ["", "not a database at all {\"a\": 1}"] {
+        std::fs::write(&path, nothing).unwrap();
+        let salvaged = salvage(&path).unwrap();
+        assert_eq!(salvaged.objects, Vec::<Value>::new());
+        assert!(salvaged.damage.is_some());
+    }
+    assert!(matches!(
+        salvage(&dir.path().join("none")),
+        Err(OpenError::Storage { .. })
+    ));
+}
+
+/// Set while the disk of [`on_a_disk_that_fills`] is full.
+static FULL: AtomicBool = AtomicBool::new(false);
+
+/// A file on a disk that may be full.
+#[derive(Debug)]
+struct Filling(FileBackend);
+
+impl Filling {
+    fn has_space() -> io::Result<()> {
+        if FULL.load(Ordering::SeqCst) {
+            return Err(io::Error::from_raw_os_error(28)); // ENOSPC
+        }
+        Ok(())
+    }
+}
+
+impl StorageBackend for Filling {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Self::has_space()?;
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Self::has_space()?;
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        Self::has_space()?;
+        self.0.write(offset, data)
+    }
+}
+
+fn on_a_disk_that_fills(path: &Path) -> Result<Database, OpenError> {
+    let mut options = std::fs::OpenOptions::new();
+    let file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .unwrap();
+    log::with_backend(Filling(FileBackend::new(file).unwrap())).map_err(|error| OpenError::Storage {
+        path: path.to_owned(),
+        source: error.into(),
+    })
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_a_change_whole_and_is_written_again_once_it_has_space() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("objects.redb");
+    let (log, loaded) = Log::open_by(&path, on_a_disk_that_fills).unwrap();
+    let store = Store::start(log, loaded, 100);
+    let kept = put(&store, "kept", Expected::Absent, 1).await.unwrap();
+    let mut watcher = store.watch(None, kept.revision).unwrap();
+
+    FULL.store(true, Ordering::SeqCst);
+    for (name, expected) in [
+        ("kept", Expected::Version(kept.revision)),
+        ("new", Expected::Absent),
+    ] {
+        let error = put(&store, name, expected, 2).await.unwrap_err();
+        assert!(matches!(error, CommitError::Full(_)), "{error:?}");
+        assert!(error.to_string().contains("No space left on device"), "{error}");
+    }
+    assert_eq!(
+        store.list(RESOURCE, None).objects,
+        [(Key::new("default", "kept"), kept.clone())]
+    );
+    assert_eq!(store.revision(), kept.revision);
+
+    FULL.store(false, Ordering::SeqCst);
+    let later = put(&store, "later", Expected::Absent, 3).await.unwrap();
+    assert_eq!(
+        watcher.next().await.unwrap().unwrap().revision,
+        later.revision,
+        "nothing was seen of the others"
+    );
+    store.close().await;
+    let (_, loaded) = Log::open(&path).unwrap();
+    let names: Vec<&str> = loaded
+        .objects
+        .iter()
+        .map(|(_, key, _)| key.name.as_str())
+        .collect();
+    assert_eq!(names, ["kept", "later"]);
+    assert_eq!(loaded.objects[0].2, kept);
 }

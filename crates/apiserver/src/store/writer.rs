@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    io,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -11,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     Change, CommitError, Expected, Key, Log, Stored, Write,
-    log::Entry,
+    log::{Entry, refusal_of_the_system},
     state::{Event, EventKind, State},
 };
 
@@ -31,6 +32,9 @@ pub(super) struct Writer {
     state: Arc<RwLock<State>>,
     log: Log,
     visible: watch::Sender<u64>,
+    /// What rows of a transaction that failed were before. The log may have them all the same, where it was the last
+    /// step that failed; the next transaction sets them right.
+    unsettled: Vec<Entry>,
 }
 
 /// Writes decided on but not yet durable.
@@ -46,11 +50,16 @@ struct Batch {
 
 impl Writer {
     pub(super) fn new(state: Arc<RwLock<State>>, log: Log, visible: watch::Sender<u64>) -> Self {
-        Self { state, log, visible }
+        Self {
+            state,
+            log,
+            visible,
+            unsettled: Vec::new(),
+        }
     }
 
     /// Runs until closed, or until every handle is gone.
-    pub(super) async fn run(self, mut commands: mpsc::Receiver<Command>) {
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let mut waiting = Vec::with_capacity(BATCH);
         while commands.recv_many(&mut waiting, BATCH).await > 0 {
             let mut closed = None;
@@ -85,6 +94,15 @@ impl Writer {
         match batch.pending.get(&(resource.clone(), key.clone())) {
             Some(pending) => pending.clone(),
             None => self.state().get(resource, key),
+        }
+    }
+
+    /// The row of an entry as it is now.
+    fn before(&self, entry: &Entry) -> Entry {
+        let stored = self.state().get(&entry.resource, &entry.key);
+        Entry {
+            json: stored.map(|stored| stored.object.to_string().into_bytes()),
+            ..entry.clone()
         }
     }
 
@@ -148,7 +166,7 @@ impl Writer {
         batch.replies.push((reply, stored));
     }
 
-    async fn commit(&self, batch: Batch) {
+    async fn commit(&mut self, batch: Batch) {
         if batch.events.is_empty() {
             return;
         }
@@ -159,14 +177,26 @@ impl Writer {
             revision,
             ..
         } = batch;
+        let before = entries.iter().map(|entry| self.before(entry));
+        let before: Vec<Entry> = before.chain(self.unsettled.iter().cloned()).collect();
+        let unsettled = self.unsettled.iter().cloned();
+        let entries = unsettled.chain(entries).collect();
         if let Err(error) = self.log.commit(revision, entries).await {
             tracing::error!(%error, writes = replies.len(), "cannot write to the data file");
-            let error = CommitError::Log(error.to_string());
+            self.unsettled = before;
+            let full = refusal_of_the_system(&*error)
+                .is_some_and(|error| error.kind() == io::ErrorKind::StorageFull);
+            let error = if full {
+                CommitError::Full(error.to_string())
+            } else {
+                CommitError::Log(error.to_string())
+            };
             for (reply, _) in replies {
                 refuse(reply, error.clone());
             }
             return;
         }
+        self.unsettled.clear();
         self.state
             .write()
             .unwrap_or_else(PoisonError::into_inner)
