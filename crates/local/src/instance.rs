@@ -77,11 +77,11 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(OpenError),
-    /// The store is not what this program wrote.
+    /// The store is not what this program wrote. What was found, with the file.
     #[error(
         "{0}; save what can be read with `kaos export > saved.yaml`, then begin anew with `kaos up --fresh saved.yaml`"
     )]
-    DamagedStore(OpenError),
+    DamagedStore(String),
     /// The port that was asked for is taken.
     #[error(
         "port {port} on 127.0.0.1 cannot be used: {source}; choose another one with --port, or leave it out"
@@ -122,7 +122,7 @@ pub struct StopError {
 impl From<OpenError> for StartError {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Damaged { .. } => Self::DamagedStore(error),
+            OpenError::Damaged { ref source, .. } => Self::DamagedStore(format!("{error}: {source}")),
             OpenError::InUse { .. } | OpenError::NewerFormat { .. } | OpenError::Storage { .. } => {
                 Self::Store(error)
             }

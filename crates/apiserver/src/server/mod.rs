@@ -117,7 +117,7 @@ pub enum OpenError {
         supported: u64,
     },
     /// The file is not what this program wrote. [`crate::salvage`] reads what it still has.
-    #[error("the data file {} is damaged: {source}", path.display())]
+    #[error("the data file {} is damaged", path.display())]
     Damaged {
         /// The data file.
         path: PathBuf,
