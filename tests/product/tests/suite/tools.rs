@@ -53,19 +53,15 @@ spec:
   type: python-runtime
   config: {{tools: {{fromPackage: {package}}}}}
   container: {{env: [{{name: KAOS_CACHE_DIR, value: {cache:?}}}], args: [--local-timezone, UTC]}}
----
-apiVersion: kaos.tools/v1alpha1
-kind: MCPServer
-metadata: {{name: everything}}
-spec:
-  runtime: stdio
-  params: npx -y @modelcontextprotocol/server-everything@2026.8.31
-  container: {{env: [{{name: npm_config_cache, value: {npm:?}}}]}}
 ",
         package = CLOCK.replace('@', "=="),
     );
     folder.write("packages.yaml", &manifest)?;
-    let mut up = folder.up(&["packages.yaml"])?;
+    let sample = std::fs::read_to_string(folder.path().join("samples/npm.yaml"))?;
+    let kept =
+        format!("  runtime: stdio\n  container: {{env: [{{name: npm_config_cache, value: {npm:?}}}]}}");
+    folder.write("npm.yaml", &sample.replace("  runtime: stdio", &kept))?;
+    let mut up = folder.up(&["packages.yaml", "npm.yaml"])?;
     up.ready()?;
     for (name, tool) in [("clock", "get_current_time"), ("everything", "echo")] {
         let wait = [
@@ -85,6 +81,13 @@ spec:
         let listed = folder.kubectl(&path)?.ok()?.stdout;
         ensure!(listed.contains(&format!("{tool:?}")), "{name}: {listed}");
     }
+    let answer = folder
+        .run("kaos", &["chat", "explorer", "Echo \"hello\""])?
+        .ok()?;
+    ensure!(
+        answer.stderr.contains("→ echo ") && answer.stdout.contains("hello"),
+        "{answer:?}"
+    );
     Ok(())
 }
 
