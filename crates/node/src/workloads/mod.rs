@@ -129,13 +129,7 @@ pub async fn run(client: Client, seams: Seams, stop: CancellationToken) {
             async move { replicaset::reconcile(&context, &key).await }
         })
     };
-    let run_jobs = jobs.run(
-        job_keys,
-        client.clone(),
-        seams.clone(),
-        context("job-controller"),
-        stop,
-    );
+    let run_jobs = jobs.run(job_keys, context("job-controller"), stop);
     tokio::join!(
         watch_deployments,
         watch_replica_sets,

@@ -23,7 +23,7 @@ impl Outcome {
     }
 
     /// The condition that says so for good.
-    pub(super) fn last(self) -> &'static str {
+    pub(super) fn terminal(self) -> &'static str {
         match self {
             Self::Complete => "Complete",
             Self::Failed => "Failed",
@@ -57,7 +57,7 @@ impl End {
     }
 }
 
-fn true_one<'a>(status: &'a JobStatus, kind: &str) -> Option<&'a JobCondition> {
+fn held<'a>(status: &'a JobStatus, kind: &str) -> Option<&'a JobCondition> {
     let mut conditions = status.conditions.iter().flatten();
     conditions.find(|condition| condition.type_ == kind && condition.status == "True")
 }
@@ -65,10 +65,9 @@ fn true_one<'a>(status: &'a JobStatus, kind: &str) -> Option<&'a JobCondition> {
 /// Since when a Job is over; `None` for one that is not.
 pub(super) fn finished(job: &Job) -> Option<Timestamp> {
     let status = job.status.as_ref()?;
-    let last = [Outcome::Complete, Outcome::Failed];
-    let condition = last
+    let condition = [Outcome::Complete, Outcome::Failed]
         .into_iter()
-        .find_map(|outcome| true_one(status, outcome.last()))?;
+        .find_map(|outcome| held(status, outcome.terminal()))?;
     let since = condition.last_transition_time.as_ref();
     Some(since.map(|time| time.0).unwrap_or_default())
 }
@@ -79,7 +78,7 @@ impl Pass<'_> {
         [Outcome::Complete, Outcome::Failed]
             .into_iter()
             .find_map(|outcome| {
-                let condition = true_one(&self.status, outcome.interim())?;
+                let condition = held(&self.status, outcome.interim())?;
                 Some(End {
                     outcome,
                     reason: condition.reason.clone().unwrap_or_default(),

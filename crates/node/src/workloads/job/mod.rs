@@ -22,9 +22,8 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use kaos_seams::Seams;
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, ResourceExt as _,
     api::{DeleteParams, ListParams, PostParams, Preconditions},
 };
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -111,23 +110,12 @@ impl Jobs {
     }
 
     /// Watches Jobs and runs their controller until `stop`.
-    pub(super) async fn run(
-        self,
-        keys: Keys,
-        client: Client,
-        seams: Seams,
-        context: Context,
-        stop: CancellationToken,
-    ) {
-        let watch = {
-            let this = self.clone();
-            follow(
-                Api::all(client),
-                self.known.clone(),
-                stop.clone(),
-                move |change| this.job_changed(&change),
-            )
-        };
+    pub(super) async fn run(self, keys: Keys, context: Context, stop: CancellationToken) {
+        let (jobs, seams) = (Api::all(context.client.clone()), context.seams.clone());
+        let known = self.known.clone();
+        let watch = follow(jobs, known, stop.clone(), move |change| {
+            self.job_changed(&change);
+        });
         let reconcile_jobs = {
             let context = context.clone();
             queue::run(keys.jobs, seams.clone(), stop.clone(), move |key| {

@@ -119,7 +119,7 @@ impl Pass<'_> {
 
     /// Sets the last condition.
     fn finish(&mut self, end: &End) {
-        self.set(end.outcome.last(), "True", &end.reason, &end.message);
+        self.set(end.outcome.terminal(), "True", &end.reason, &end.message);
         if end.outcome == Outcome::Complete {
             self.status.completion_time = Some(second(self.now));
         }
