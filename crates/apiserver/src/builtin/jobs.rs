@@ -79,6 +79,8 @@ pub(super) fn generate_selector(job: &mut Value) {
     for label in UID_LABELS {
         set(labels, label, uid.clone());
     }
+    // As Go writes maps, so that a message that quotes them reads the same.
+    labels.sort_keys();
     let after = labels.clone();
     if let Some(selected) = job
         .get_mut("spec")
