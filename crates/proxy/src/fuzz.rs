@@ -10,7 +10,6 @@ use kaos_openai::sse::{DONE, Decoder};
 use kaos_seams::Seams;
 use kaos_telemetry::Telemetry;
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::Value;
 use tokio::runtime::Builder;
 
 use crate::{
@@ -52,13 +51,15 @@ fn a_request_becomes_a_call_or_is_refused() {
             };
             for api in APIS {
                 if let Ok(call) = remote(api, BASE).call(&request, "inner/../é?#") {
-                    let sent: Value = serde_json::from_slice(&call.body).unwrap();
-                    assert!(sent.is_object(), "{sent}");
+                    // Not read further: half of a surrogate pair is passed on as it is written.
+                    let sent = std::str::from_utf8(&call.body).unwrap();
+                    serde_json::from_str::<IgnoredAny>(sent).unwrap();
+                    assert!(sent.starts_with('{'), "{sent}");
                     assert_eq!(call.url.host_str(), Some("models.test"));
                 }
             }
-            let told: Value = serde_json::from_slice(&request.telling_usage().body(Some("m"), &[])).unwrap();
-            assert_eq!(told["stream_options"]["include_usage"], true);
+            let told = String::from_utf8(request.telling_usage().body(Some("m"), &[])).unwrap();
+            assert!(told.contains(r#""include_usage":true"#), "{told}");
             let mut watched = Watched::new(&meters, operation, "/v1", &HeaderMap::new());
             if let Err(failure) = mock::respond(&request, &seams, &mut watched) {
                 assert!(failure.status().is_client_error(), "{failure:?}");
@@ -85,7 +86,6 @@ fn an_answer_is_one_or_a_problem() {
             for api in APIS {
                 let upstream = remote(api, BASE);
                 if let Ok(answer) = upstream.answer(&request, origin, Bytes::copy_from_slice(body)) {
-                    // Not read further: half of a surrogate pair is passed on as it is written.
                     let answer = std::str::from_utf8(&answer.body).unwrap();
                     serde_json::from_str::<IgnoredAny>(answer).unwrap();
                 }

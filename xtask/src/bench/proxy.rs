@@ -1,29 +1,33 @@
-//! The model proxy before an upstream that answers at once: what it adds, and how much it carries. Beside LiteLLM
-//! where the variable KAOS_BENCH_LITELLM names its program.
+//! The model proxy before an upstream that answers at once: what it adds, and how much it carries, beside LiteLLM
+//! with one worker.
 
-use std::env;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Figure;
+use super::load::{Server, free_port};
+use crate::process;
+use crate::tools::python;
 use crate::workspace::Workspace;
 
 /// How long each load lasts.
 const LOAD: Duration = Duration::from_secs(4);
-const PATIENCE: Duration = Duration::from_secs(60);
 const RATE: u32 = 3_000;
 const STREAMS: usize = 1_000;
 /// The threads that serve streams do nothing but wait.
 const STACK: usize = 64 * 1024;
-const LITELLM: &str = "KAOS_BENCH_LITELLM";
+const ALIVE: &str = "/health/liveliness";
+/// As its program does, whose first line names the folder that the environment was made in.
+const RUN: &str = "from litellm.proxy.proxy_cli import run_server; run_server()";
+const VERSION: &str = "from importlib.metadata import version; print(version('litellm'))";
 const KEY: &str = "sk-0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// Measures it.
@@ -48,39 +52,57 @@ pub(super) fn measure(workspace: &Workspace, kaos: &Path) -> Result<Vec<Figure>>
              api_key: k\n"
         ),
     )?;
+    let litellm = LiteLlm::prepare(workspace, &config)?;
     let mut command = Command::new(kaos);
     let port = free_port()?;
     command.args(["serve", "proxy", "--config"]).arg(&config);
     command.arg("--listen").arg(format!("127.0.0.1:{port}"));
-    let proxy = Server::start(command, port)?;
+    let proxy = Server::start(command.env("LOG_LEVEL", "warn"), port, ALIVE)?;
 
-    let (direct_one, one) = (load(upstream, 1, None)?, load(proxy.address, 1, None)?);
-    let many = load(proxy.address, 32, None)?;
-    let paced = load(proxy.address, 4, Some(RATE))?;
+    let (one, many) = (load(proxy.address, 1, None)?, load(proxy.address, 32, None)?);
+    let (direct, paced) = (
+        load(upstream, 4, Some(RATE))?,
+        load(proxy.address, 4, Some(RATE))?,
+    );
     let loaded = proxy.resident()?;
     let (direct_first, first) = (first_event(upstream)?, first_event(proxy.address)?);
-    let stream = proxy.memory_of_a_stream()?;
-    let added = one.middle.saturating_sub(direct_one.middle);
-    let first = first.saturating_sub(direct_first);
+    let stream = memory_of_a_stream(&proxy)?;
+    let (start, version) = (proxy.start, litellm.version.clone());
+    drop(proxy);
+    let theirs = litellm.measure(upstream)?;
+
+    let added = |ours: Duration, without: Duration| ours.saturating_sub(without);
+    let (middle, late) = (added(paced.middle, direct.middle), added(paced.late, direct.late));
+    let first = added(first, direct_first);
+    let (times_one, times_many) = (one.rate / theirs.one, many.rate / theirs.many);
     let micros = |time: Duration| format!("{} µs", time.as_micros());
-    let mut figures = vec![
+    Ok(vec![
+        figure(
+            &format!("proxy: chats a second at c=1 and c=32, beside LiteLLM {version}"),
+            format!(
+                "{:.0} and {:.0}, LiteLLM {:.0} and {:.0}: {times_one:.0} and {times_many:.0} times",
+                one.rate, many.rate, theirs.one, theirs.many
+            ),
+            "≥ 100 times",
+            times_one >= 100.0 && times_many >= 100.0,
+        ),
+        figure(
+            "proxy: added to a chat of 1 kB at 3,000/s, p50",
+            micros(middle),
+            "≤ 100 µs",
+            middle <= Duration::from_micros(100),
+        ),
+        figure(
+            "proxy: added to a chat of 1 kB at 3,000/s, p99",
+            micros(late),
+            "≤ 500 µs",
+            late <= Duration::from_micros(500),
+        ),
         figure(
             "proxy: start to first answer",
-            millis(proxy.start),
+            millis(start),
             "≤ 30 ms",
-            proxy.start <= Duration::from_millis(30),
-        ),
-        figure(
-            "proxy: added to a 1 kB chat, p50, c=1",
-            micros(added),
-            "≤ 100 µs",
-            added <= Duration::from_micros(100),
-        ),
-        figure(
-            "proxy: a chat at 3,000/s, p99, upstream included",
-            micros(paced.late),
-            "≤ 500 µs",
-            paced.late <= Duration::from_micros(500),
+            start <= Duration::from_millis(30),
         ),
         figure(
             "proxy: resident after the load",
@@ -89,8 +111,8 @@ pub(super) fn measure(workspace: &Workspace, kaos: &Path) -> Result<Vec<Figure>>
             loaded <= 20 * 1024,
         ),
         figure(
-            "proxy: added time to the first token, p50",
-            micros(first),
+            &format!("proxy: added time to the first token, p50, beside LiteLLM {version}"),
+            format!("{}, LiteLLM {}", micros(first), micros(theirs.first)),
             "≤ 200 µs",
             first <= Duration::from_micros(200),
         ),
@@ -100,49 +122,62 @@ pub(super) fn measure(workspace: &Workspace, kaos: &Path) -> Result<Vec<Figure>>
             "≤ 50 kB",
             stream <= 50.0,
         ),
-    ];
-    drop(proxy);
-    let rates = format!("{:.0}/s and {:.0}/s", one.rate, many.rate);
-    figures.push(match env::var_os(LITELLM) {
-        None => figure(
-            "proxy: chats at c=1 and c=32",
-            format!("{rates}; LiteLLM not measured: set {LITELLM}"),
-            "-",
-            true,
-        ),
-        Some(program) => {
-            fs::write(
-                &config,
-                format!(
-                    "{}general_settings: {{master_key: {KEY}}}\n",
-                    fs::read_to_string(&config)?
-                ),
-            )?;
-            let port = free_port()?;
-            let mut command = Command::new(program);
-            command.arg("--config").arg(&config).args([
-                "--num_workers",
-                "1",
-                "--host",
-                "127.0.0.1",
-                "--port",
-            ]);
-            command.arg(port.to_string());
-            let litellm = Server::start(command, port)?;
-            let (their_one, their_many) = (load(litellm.address, 1, None)?, load(litellm.address, 32, None)?);
-            let (times_one, times_many) = (one.rate / their_one.rate, many.rate / their_many.rate);
-            figure(
-                "proxy: chats at c=1 and c=32, beside LiteLLM",
-                format!(
-                    "{rates}, LiteLLM {:.0}/s and {:.0}/s: {times_one:.0} and {times_many:.0} times",
-                    their_one.rate, their_many.rate
-                ),
-                "≥ 100 times",
-                times_one >= 100.0 && times_many >= 100.0,
-            )
-        }
-    });
-    Ok(figures)
+    ])
+}
+
+/// LiteLLM, to be started.
+struct LiteLlm {
+    version: String,
+    command: Command,
+    port: u16,
+}
+
+/// What LiteLLM does.
+struct Theirs {
+    /// Chats a second, over so many connections.
+    one: f64,
+    many: f64,
+    /// The added time to the first event of a stream.
+    first: Duration,
+}
+
+impl LiteLlm {
+    /// Of a file for the proxy.
+    fn prepare(workspace: &Workspace, config: &Path) -> Result<Self> {
+        let python = python::environment(workspace, "xtask/bench/proxy.txt")?.required()?;
+        let version = process::output(Command::new(&python).args(["-c", VERSION]))?;
+        let own = config.with_file_name("litellm.yaml");
+        let with_key = format!(
+            "{}general_settings: {{master_key: {KEY}}}\n",
+            fs::read_to_string(config)?
+        );
+        fs::write(&own, with_key)?;
+        let mut command = Command::new(python);
+        let port = free_port()?;
+        command
+            .args(["-c", RUN, "--config"])
+            .arg(own)
+            .args(["--num_workers", "1", "--host", "127.0.0.1"]);
+        command.args(["--port", &port.to_string()]);
+        // It gets the prices of all models from the internet, and logs each request, unless told otherwise.
+        command
+            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            .env("LITELLM_LOG", "ERROR");
+        Ok(Self {
+            version: version.trim().to_owned(),
+            command,
+            port,
+        })
+    }
+
+    fn measure(mut self, upstream: SocketAddr) -> Result<Theirs> {
+        let server = Server::start(&mut self.command, self.port, ALIVE)?;
+        Ok(Theirs {
+            one: load(server.address, 1, None)?.rate,
+            many: load(server.address, 32, None)?.rate,
+            first: first_event(server.address)?.saturating_sub(first_event(upstream)?),
+        })
+    }
 }
 
 fn figure(what: &str, measured: String, target: &'static str, holds: bool) -> Figure {
@@ -158,71 +193,18 @@ fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
-/// A proxy that runs.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-    /// From its start to its first answer.
-    start: Duration,
-}
-
-impl Server {
-    fn start(mut command: Command, port: u16) -> Result<Self> {
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let began = Instant::now();
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut server = Self {
-            child: child.with_context(|| format!("cannot start {command:?}"))?,
-            address,
-            start: Duration::ZERO,
-        };
-        while began.elapsed() < PATIENCE {
-            if let Ok(mut connection) = TcpStream::connect(address) {
-                connection.write_all(b"GET /health/liveliness HTTP/1.1\r\nhost: x\r\n\r\n")?;
-                if answer(&mut connection, &mut Vec::new()).is_ok() {
-                    server.start = began.elapsed();
-                    return Ok(server);
-                }
-            }
-            ensure!(server.child.try_wait()?.is_none(), "{command:?} ended");
-            thread::sleep(Duration::from_millis(1));
-        }
-        bail!("{command:?} does not answer")
+/// What each of many streams takes that have begun, in kB.
+fn memory_of_a_stream(proxy: &Server) -> Result<f64> {
+    let before = proxy.resident()?;
+    let mut open = Vec::with_capacity(STREAMS);
+    for _ in 0..STREAMS {
+        let mut connection = TcpStream::connect(proxy.address)?;
+        connection.write_all(&chat("hold"))?;
+        until_event(&mut connection)?;
+        open.push(connection);
     }
-
-    /// Resident memory in KiB.
-    fn resident(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-        kib.context("the process has no VmRSS")
-    }
-
-    /// What each of many streams takes that have begun, in kB.
-    fn memory_of_a_stream(&self) -> Result<f64> {
-        let before = self.resident()?;
-        let mut open = Vec::with_capacity(STREAMS);
-        for _ in 0..STREAMS {
-            let mut connection = TcpStream::connect(self.address)?;
-            connection.write_all(&chat("hold"))?;
-            until_event(&mut connection)?;
-            open.push(connection);
-        }
-        let after = self.resident()?;
-        Ok(after.saturating_sub(before) as f64 * 1.024 / STREAMS as f64)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    let after = proxy.resident()?;
+    Ok(after.saturating_sub(before) as f64 * 1.024 / STREAMS as f64)
 }
 
 /// A chat of 1 kB; `mode` tells the upstream how to answer.
