@@ -21,7 +21,7 @@ use crate::workspace::Workspace;
 const MANIFEST: &str = "samples/team.yaml";
 /// How many callers there are of each kind.
 const CALLERS: usize = 2;
-/// After the load, before memory is read.
+/// After the start and after the load, before memory is read.
 const SETTLE: Duration = Duration::from_secs(2);
 /// How much more a process may take in the end than after a quarter of the time: a tenth, and in KiB.
 const GROWTH: f64 = 1.1;
@@ -30,6 +30,7 @@ const SLACK: f64 = 1024.0;
 /// Measures it for so many `seconds`.
 pub(super) fn measure(workspace: &Workspace, kaos: &Path, seconds: u64) -> Result<Vec<Figure>> {
     let instance = Instance::start(workspace, kaos, MANIFEST)?;
+    thread::sleep(SETTLE);
     let processes = named(&instance)?;
     let taken = || -> Result<Vec<f64>> {
         thread::sleep(SETTLE);
@@ -72,7 +73,10 @@ pub(super) fn measure(workspace: &Workspace, kaos: &Path, seconds: u64) -> Resul
 fn named(instance: &Instance) -> Result<Vec<(u32, String)>> {
     let mut named = Vec::new();
     for pid in instance.processes()? {
-        let environment = fs::read(format!("/proc/{pid}/environ")).context("a process ended")?;
+        // One that lasts only a moment, such as a program that looks for Python.
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
+            continue;
+        };
         let pod = environment
             .split(|byte| *byte == 0)
             .find_map(|variable| variable.strip_prefix(b"HOSTNAME="))
