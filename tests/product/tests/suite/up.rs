@@ -314,3 +314,94 @@ fn a_folder_without_a_format_is_backed_up_and_a_newer_one_refused() -> Result<()
     );
     Ok(())
 }
+
+#[test]
+fn a_damaged_store_is_told_and_what_it_still_has_is_exported() -> Result<()> {
+    let folder = Folder::new()?;
+    let mut up = folder.up(&["samples/quickstart.yaml"])?;
+    up.ready()?;
+    for create in [
+        &["create", "namespace", "team"][..],
+        &[
+            "-n",
+            "team",
+            "create",
+            "secret",
+            "generic",
+            "key",
+            "--from-literal=k=v",
+        ],
+    ] {
+        folder.kubectl(create)?.ok()?;
+    }
+    let running = folder.run("kaos", &["export"])?.ok()?.stdout;
+    drop(up);
+    let exported = folder.run("kaos", &["export"])?.ok()?.stdout;
+    ensure!(running == exported, "{running}\n{exported}");
+    let kinds: Vec<&str> = exported
+        .lines()
+        .filter(|line| line.starts_with("kind: "))
+        .collect();
+    ensure!(
+        kinds
+            == [
+                "kind: Namespace",
+                "kind: Secret",
+                "kind: Agent",
+                "kind: MCPServer",
+                "kind: ModelAPI"
+            ],
+        "{exported}"
+    );
+    ensure!(
+        !exported.contains("uid:") && !exported.contains("status:"),
+        "{exported}"
+    );
+
+    let store = folder.path().join(".kaos/store.redb");
+    let whole = fs::read(&store)?;
+    // In all pages that have it: some are left over from earlier writes, and nobody reads them.
+    let every = |text: &str| {
+        let windows = whole.windows(text.len()).enumerate();
+        let found: Vec<usize> = windows
+            .filter(|(_, found)| *found == text.as_bytes())
+            .map(|(at, _)| at)
+            .collect();
+        found
+    };
+    let mut zeroed = whole.clone();
+    for at in every("\"name\":\"calculator\"") {
+        let page = at / 4096 * 4096;
+        zeroed[page..page + 4096].fill(0);
+    }
+    let mut flipped = whole.clone();
+    for at in every("\"name\":\"team\"") {
+        flipped[at + 9] ^= 1;
+    }
+    for damaged in [
+        zeroed,
+        whole[..whole.len() / 2].to_vec(),
+        b"no store".to_vec(),
+        flipped,
+    ] {
+        fs::write(&store, &damaged)?;
+        let refused = folder.up(&[])?.ended()?.failed()?;
+        for part in ["store.redb is damaged", "kaos export", "kaos up --fresh"] {
+            ensure!(refused.contains(part), "no {part:?} in:\n{refused}");
+        }
+        fs::write(&store, &damaged)?;
+        let output = folder.run("kaos", &["export"])?;
+        ensure!(output.status.code() == Some(1), "{output:?}");
+        ensure!(
+            output.stderr.contains("is damaged") && output.stderr.contains("could be read"),
+            "{output:?}"
+        );
+    }
+    // Of the last one everything but a letter is there.
+    let saved = folder.shell("kaos export > saved.yaml")?;
+    ensure!(!saved.status.success(), "{saved:?}");
+    let mut up = folder.up(&["--fresh", "saved.yaml"])?;
+    up.ready()?;
+    chat(&folder, "What is 2 times 3?", "6")?;
+    Ok(())
+}
