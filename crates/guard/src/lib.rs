@@ -145,8 +145,11 @@ pub async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> 
 
 /// Whether this is a host, and perhaps a port: the parser takes more, such as `user@host` and `[::1];80`.
 fn is_whole(authority: &Authority) -> bool {
-    let port = authority.as_str().strip_prefix(authority.host());
-    port.is_some_and(|port| port.is_empty() || port == ":" || authority.port_u16().is_some())
+    let rest = authority.as_str().strip_prefix(authority.host());
+    rest.is_some_and(|rest| {
+        let port = rest.strip_prefix(':');
+        rest.is_empty() || port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    })
 }
 
 /// Lower case, without the brackets of an IPv6 address and the dot of a fully qualified name.

@@ -8,6 +8,8 @@ mod context;
 mod create;
 mod decode;
 mod delete;
+#[cfg(test)]
+mod fuzz;
 mod gc;
 pub(crate) mod meta;
 mod names;
