@@ -9,7 +9,7 @@ use futures::{
     FutureExt, Stream, StreamExt,
     channel::mpsc::{self, UnboundedSender},
     future::{self, BoxFuture},
-    stream,
+    stream::{self, FuturesUnordered},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kaos_api::{
@@ -269,12 +269,17 @@ fn controllers(client: Client, config: Config, seams: Seams, shutdown: &Cancella
         },
     ];
     Controllers {
-        watches: future::join_all(watches).map(drop).boxed(),
+        watches: all(watches),
         ready: ready.boxed(),
-        passes: future::join3(model_apis.passes, mcp_servers.passes, agents.passes)
-            .map(drop)
-            .boxed(),
+        passes: all([model_apis.passes, mcp_servers.passes, agents.passes]),
     }
+}
+
+/// Ends when all have ended. What wakes one of them wakes no other: each event of each watch would cost a look at
+/// all of them.
+fn all(futures: impl IntoIterator<Item = BoxFuture<'static, ()>>) -> BoxFuture<'static, ()> {
+    let all: FuturesUnordered<_> = futures.into_iter().collect();
+    all.collect().boxed()
 }
 
 /// Who owns which field is asked of the live object. It is half of what an object takes in memory.

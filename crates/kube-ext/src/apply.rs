@@ -180,6 +180,59 @@ impl Applier {
         self.left(&target, &applied).map(Some)
     }
 
+    /// Whether [`Applier::apply`] would change an object that is there. `seen` is what a complete store has of it, as
+    /// there. What only that can tell, such as that it belongs to somebody else, is left to it.
+    ///
+    /// # Errors
+    /// When the API server cannot be asked.
+    pub async fn would_change<K>(&self, desired: &K, seen: Option<Fingerprint>) -> Result<bool, ApplyError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
+    {
+        let target = Target::of(&self.client, desired, Others::Stay)?;
+        match seen {
+            None => return Ok(false),
+            Some(seen) if self.as_left.is(&target.key, target.digest, seen) => return Ok(false),
+            Some(_) => {}
+        }
+        let live = target.api.get_opt(&target.name).await;
+        let live = live.map_err(|error| target.failed(Operation::Get, error))?;
+        let Some(live) = live.filter(|live| is_controlled_by(&live.metadata, &target.owner)) else {
+            return Ok(false);
+        };
+        let intent = serde_json::to_value(desired).map_err(|error| target.malformed(&error))?;
+        let object = serde_json::to_value(&live).map_err(|error| target.malformed(&error))?;
+        let is_desired =
+            compare::holds(&intent, &object, self.manager, None) || self.settled.knows(&intent, &object);
+        if is_desired {
+            self.as_left
+                .remember(target.key.clone(), target.digest, &live.metadata);
+        }
+        Ok(!is_desired)
+    }
+
+    /// Asks the API server whether it would take `desired`, as a dry run: nothing is changed.
+    ///
+    /// # Errors
+    /// When it would not. That it cannot tell, because a webhook supports no dry runs or the object has just been
+    /// changed, is none.
+    pub async fn rehearse<K>(&self, desired: &K) -> Result<(), ApplyError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize,
+    {
+        let target = Target::of(&self.client, desired, Others::Stay)?;
+        let params = PatchParams {
+            dry_run: true,
+            ..self.params()
+        };
+        match self.send(&target, Operation::Update, desired, &params).await {
+            Err(ApplyError::Api { source, .. }) if is_overtaken(&source) || is_unrehearsable(&source) => {
+                Ok(())
+            }
+            outcome => outcome.map(drop),
+        }
+    }
+
     async fn until_settled<K>(&self, target: &Target<'_, K>) -> Result<String, ApplyError>
     where
         K: Resource<DynamicType = ()> + Clone + Serialize,
@@ -213,7 +266,8 @@ impl Applier {
     {
         let mut intent = target.desired.clone();
         intent.meta_mut().resource_version = Some(NO_VERSION.to_owned());
-        self.send(target, Operation::Create, &intent).await
+        self.send(target, Operation::Create, &intent, &self.params())
+            .await
     }
 
     /// One look at the live object, and one write at most beside the handover.
@@ -245,13 +299,14 @@ impl Applier {
         }
         let mut meant_for = target.desired.clone();
         meant_for.meta_mut().uid.clone_from(&live.metadata.uid);
-        let applied = match self.send(target, Operation::Update, &meant_for).await {
+        let params = self.params();
+        let applied = match self.send(target, Operation::Update, &meant_for, &params).await {
             Err(ApplyError::Api { source, .. }) if target.others == Others::Yield && is_refused(&source) => {
                 let taken = handover::take_spec(&target.api, &live, self).await;
                 if !taken.map_err(|error| target.failed(Operation::Update, error))? {
                     return Err(target.failed(Operation::Update, source));
                 }
-                self.send(target, Operation::Update, &meant_for).await
+                self.send(target, Operation::Update, &meant_for, &params).await
             }
             outcome => outcome,
         }?;
@@ -268,11 +323,11 @@ impl Applier {
         target: &Target<'_, K>,
         operation: Operation,
         intent: &K,
+        params: &PatchParams,
     ) -> Result<String, ApplyError> {
         let Target { kind, name, .. } = target;
-        tracing::debug!(kind, name, %operation, "applying");
-        let request =
-            Request::new(target.api.resource_url()).patch(name, &self.params(), &Patch::Apply(intent));
+        tracing::debug!(kind, name, %operation, dry_run = params.dry_run, "applying");
+        let request = Request::new(target.api.resource_url()).patch(name, params, &Patch::Apply(intent));
         let answer = async {
             self.client
                 .request_text(request.map_err(kube::Error::BuildRequest)?)
@@ -305,6 +360,11 @@ pub(crate) fn is_overtaken(error: &kube::Error) -> bool {
         422 => details.causes.iter().any(|cause| cause.field == "metadata.uid"),
         _ => false,
     }
+}
+
+/// Whether a dry run was refused for what it is: by a webhook that has effects of its own.
+fn is_unrehearsable(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 400 && status.message.contains("does not support dry run"))
 }
 
 /// Whether the object that a write would have made is invalid.

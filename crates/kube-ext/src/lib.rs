@@ -33,7 +33,7 @@ pub use finalizers::drop_finalizers;
 pub use merge::{MergeError, merge_pod_spec};
 pub use optional::{Availability, watched_optional};
 pub use owner::{controller_of, is_controlled_by};
-pub use prune::prune;
+pub use prune::{PruneError, prune};
 pub use seen::Fingerprint;
 pub use version::is_older;
 pub use watch::{watched, watched_modified};

@@ -12,6 +12,18 @@ use tracing::info;
 
 use crate::{apply::is_overtaken, owner::is_controlled_by};
 
+/// Why an object could not be deleted.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind} {name}: {source}")]
+pub struct PruneError {
+    /// Kind of the object.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The API server's answer, or that there was none.
+    pub source: kube::Error,
+}
+
 /// Deletes those of `candidates` that the owner with this uid controls and that are not in `wanted`.
 ///
 /// Candidates may come from a store that lags behind: each deletion names the uid it is meant for.
@@ -23,7 +35,7 @@ pub async fn prune<K>(
     owner_uid: &str,
     candidates: impl IntoIterator<Item = Arc<K>>,
     wanted: &[&str],
-) -> Result<(), kube::Error>
+) -> Result<(), PruneError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
 {
@@ -44,17 +56,22 @@ where
         };
         info!(kind = %K::kind(&()), namespace, name, "deleting what is no longer wanted");
         let api: Api<K> = Api::namespaced(client.clone(), namespace);
+        let failed = |source| PruneError {
+            kind: K::kind(&()).into_owned(),
+            name: name.clone(),
+            source,
+        };
         match api.delete(&name, &params).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(conflict @ kube::Error::Api(_)) if is_overtaken(&conflict) => {
                 // Of another object it is none of ours; of this one it has to be tried again.
-                let live = api.get_opt(&name).await?;
+                let live = api.get_opt(&name).await.map_err(failed)?;
                 if live.is_some_and(|live| live.meta().uid == meta.uid) {
-                    return Err(conflict);
+                    return Err(failed(conflict));
                 }
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(failed(error)),
         }
     }
     Ok(())

@@ -470,6 +470,8 @@ fn ask(method: &Method, uri: &Uri, headers: &http::HeaderMap, body: &Bytes) -> A
         Method::GET => "list",
         Method::POST => "create",
         Method::PUT => "update",
+        // It changes nothing, but is asked as a write is, and has to be got over as one.
+        Method::PATCH if value("dryRun").is_some() => "rehearse",
         Method::PATCH if applies => "apply",
         Method::PATCH => "patch",
         Method::DELETE if target.name.is_none() => "deletecollection",

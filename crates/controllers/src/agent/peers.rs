@@ -3,6 +3,7 @@
 use kaos_api::v1alpha1::Agent;
 use kaos_kube_ext::{Observed, condition};
 
+use super::validate::SENTENCES;
 use crate::common::status::{READY, Standing};
 
 /// The condition that tells whether all peers can be reached.
@@ -62,8 +63,17 @@ pub(crate) fn observed(peers: &[(String, Peer)]) -> Option<Observed> {
             .into_iter()
             .map(|(_, text)| text)
             .collect::<Vec<_>>()
-            .join("; "),
+            .join(SENTENCES),
     })
+}
+
+/// What has to be done about peers, one text for each: those that only are not ready yet come by themselves.
+pub(crate) fn to_mend(peers: &[(String, Peer)]) -> Vec<String> {
+    let to_mend = peers.iter().filter(|(_, peer)| *peer != Peer::NotReady);
+    to_mend
+        .filter_map(|(name, peer)| problem(name, *peer))
+        .map(|(_, text)| text)
+        .collect()
 }
 
 fn problem(name: &str, peer: Peer) -> Option<(&'static str, String)> {

@@ -22,31 +22,32 @@ pub(crate) struct References {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resolved {
     pub(crate) model_api: Option<Arc<ModelAPI>>,
-    /// By name, each once, sorted by name.
+    /// By name, each once, in the order of the spec.
     pub(crate) mcp_servers: Vec<(String, Option<Arc<MCPServer>>)>,
-    /// By name, each once, sorted by name.
+    /// By name, each once, in the order of the spec.
     pub(crate) peers: Vec<(String, Peer)>,
 }
 
 /// Looks up what `agent` refers to.
 pub(crate) fn resolve(agent: &Agent, references: &References) -> Resolved {
     let namespace = agent.metadata.namespace.as_deref().unwrap_or_default();
-    let servers: BTreeSet<&String> = agent.spec.mcp_servers.iter().collect();
-    let peers: BTreeSet<&String> = agent.spec.peers().iter().collect();
     Resolved {
         model_api: there(&references.model_apis, namespace, &agent.spec.model_api),
-        mcp_servers: servers
-            .into_iter()
+        mcp_servers: each_once(&agent.spec.mcp_servers)
             .map(|name| (name.clone(), there(&references.mcp_servers, namespace, name)))
             .collect(),
-        peers: peers
-            .into_iter()
+        peers: each_once(agent.spec.peers())
             .map(|name| {
                 let peer = there(&references.agents, namespace, name);
                 (name.clone(), Peer::of(peer.as_deref()))
             })
             .collect(),
     }
+}
+
+fn each_once(names: &[String]) -> impl Iterator<Item = &String> {
+    let mut seen = BTreeSet::new();
+    names.iter().filter(move |name| seen.insert(name.as_str()))
 }
 
 fn there<K>(store: &Store<K>, namespace: &str, name: &str) -> Option<Arc<K>>

@@ -7,7 +7,7 @@ use kaos_api::{
 };
 use kaos_kube_ext::Observed;
 
-use super::{model, resolve::Resolved};
+use super::{model, peers, resolve::Resolved};
 use crate::{
     common::{
         env,
@@ -21,6 +21,9 @@ use crate::{
 
 /// The condition that tells whether the ModelAPI and all MCPServers are ready.
 pub(crate) const DEPENDENCIES_READY: &str = "DependenciesReady";
+
+/// Between the problems of several references.
+pub(super) const SENTENCES: &str = ". ";
 
 /// An Agent with everything it needs.
 #[derive(Clone, Debug)]
@@ -41,10 +44,12 @@ pub(crate) struct ValidAgent<'a> {
     pub(crate) telemetry: Option<Sent<'a>>,
 }
 
-/// What an agent needs and does not have, in the order in which it is looked for.
+/// What an agent needs and does not have, in the order of the spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dependencies {
     problems: Vec<Problem>,
+    /// What has to be done about peers. It holds no pods back, and is told beside what does.
+    peers: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,13 +69,6 @@ impl Problem {
 
     fn is_missing(&self) -> bool {
         matches!(self, Self::Missing(_))
-    }
-
-    fn standing(&self) -> Standing {
-        match self {
-            Self::Missing(message) => Standing::missing(message),
-            Self::Unready(message) => Standing::waiting("DependencyNotReady", message),
-        }
     }
 }
 
@@ -94,13 +92,28 @@ impl Dependencies {
         });
         Self {
             problems: model_api.into_iter().chain(servers).collect(),
+            peers: peers::to_mend(&resolved.peers),
         }
     }
 
-    /// What keeps it from being ready: what does not exist and, where the agent waits, what is not ready.
+    /// What keeps it from being ready, all of it at once: what does not exist and, where the agent waits, what is not
+    /// ready.
     pub(crate) fn lacks(&self, wait: bool) -> Option<Standing> {
         let counts = |problem: &&Problem| wait || problem.is_missing();
-        self.problems.iter().find(counts).map(Problem::standing)
+        let problems = self.problems.iter().filter(counts).map(Problem::message);
+        let mut messages: Vec<&str> = problems.collect();
+        if messages.is_empty() {
+            return None;
+        }
+        if wait {
+            messages.extend(self.peers.iter().map(String::as_str));
+        }
+        let message = messages.join(SENTENCES);
+        Some(if self.problems.iter().any(Problem::is_missing) {
+            Standing::missing(message)
+        } else {
+            Standing::waiting("DependencyNotReady", message)
+        })
     }
 
     /// What keeps its pods as they are, were it to be started for the first time or not.
@@ -117,7 +130,7 @@ impl Dependencies {
                 .lacks(true)
                 .map_or("Ready", |standing| standing.reason)
                 .to_owned(),
-            message: messages.join("; "),
+            message: messages.join(SENTENCES),
         }
     }
 }
@@ -163,16 +176,18 @@ pub(crate) fn validate<'a>(
             ModelApiMode::Hosted => names::OLLAMA_PORT,
         },
         model,
-        mcp_servers: resolved
-            .mcp_servers
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .collect(),
-        peers: resolved.peers.iter().map(|(name, _)| name.as_str()).collect(),
+        mcp_servers: sorted(&resolved.mcp_servers),
+        peers: sorted(&resolved.peers),
         users,
         max_steps,
         telemetry,
     })
+}
+
+fn sorted<T>(found: &[(String, T)]) -> Vec<&str> {
+    let mut names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names
 }
 
 /// The newer of the two spellings.

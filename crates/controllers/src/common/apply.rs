@@ -60,7 +60,9 @@ where
     applied
 }
 
-/// The configuration before the pods that read it.
+/// The configuration before the pods that read it. Running pods may read it as soon as it is there: where it is to
+/// change together with the pods, the server is first asked whether it takes the pods. Else those of before would
+/// run with the configuration of those that never come.
 async fn workload<K>(
     context: &Context<K>,
     children: &Children,
@@ -71,6 +73,13 @@ async fn workload<K>(
 where
     K: Resource<DynamicType = ()> + 'static,
 {
+    if is_reconfigured(context, children, owner, objects).await? {
+        let seen = children.deployments.watched(owner, &objects.deployment.metadata);
+        let seen = seen.map(|seen| seen.fingerprint);
+        if context.applier.would_change(&objects.deployment, seen).await? {
+            context.applier.rehearse(&objects.deployment).await?;
+        }
+    }
     for config_map in &objects.config_maps {
         let seen = children.config_maps.watched(owner, &config_map.metadata);
         let seen = seen.map(|seen| seen.fingerprint);
@@ -94,7 +103,9 @@ where
             .applier
             .release(&*scaled, &["spec", "replicas"])
             .await
-            .map_err(Failure::api("failed to leave the number of replicas as it is"))?;
+            .map_err(Failure::api(
+                "failed to leave the number of replicas of the Deployment as it is",
+            ))?;
     }
     let seen = children.deployments.watched(owner, &objects.deployment.metadata);
     let seen = seen.map(|seen| seen.fingerprint);
@@ -104,6 +115,26 @@ where
         .await?;
     live.deployment = deployment.map(Arc::new);
     Ok(())
+}
+
+/// Whether a configuration that is there is to become another.
+async fn is_reconfigured<K>(
+    context: &Context<K>,
+    children: &Children,
+    owner: &Owner,
+    objects: &Objects,
+) -> Result<bool, Failure>
+where
+    K: Resource<DynamicType = ()> + 'static,
+{
+    for config_map in &objects.config_maps {
+        let seen = children.config_maps.watched(owner, &config_map.metadata);
+        let seen = seen.map(|seen| seen.fingerprint);
+        if context.applier.would_change(config_map, seen).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What of a resource's objects stays.
@@ -186,7 +217,6 @@ where
         + serde::de::DeserializeOwned,
 {
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    prune(client, &owner.reference.uid, kept.of(owner), &wanted)
-        .await
-        .map_err(Failure::api("failed to delete what is no longer wanted"))
+    prune(client, &owner.reference.uid, kept.of(owner), &wanted).await?;
+    Ok(())
 }

@@ -13,11 +13,12 @@
 
 use std::{convert::Infallible, fmt::Debug, sync::Arc};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kaos_api::{
     names::{self, Kind},
     v1alpha1::Phase,
 };
-use kaos_kube_ext::{Observed, drop_finalizers};
+use kaos_kube_ext::{Observed, drop_finalizers, set_condition};
 use kube::{
     Resource,
     core::{NamespaceResourceScope, object::HasStatus},
@@ -32,12 +33,16 @@ use super::{
     apply::{Applied, Stays, apply, prune_all},
     children::{Children, Live, Routed},
     context::Context,
+    failing::Failing,
     failure::{Blame, Failure},
     objects::Owner,
     passes::{PUT_OFF, Passes, SETTLES, Turn},
     plan::Plan,
     route::{ROUTE_ACCEPTED, absent, accepted},
-    status::{Common, ROLLING_OUT, Reported, Standing, observed, said_before, selector, still_said, timed},
+    status::{
+        Common, READY, RECONCILING, ROLLING_OUT, Reported, Standing, observed, said_before, selector,
+        still_said, timed,
+    },
 };
 use crate::config::Config;
 
@@ -121,7 +126,11 @@ pub(crate) struct Driver<W: Workload> {
     context: Context<W::Resource>,
     children: Children,
     passes: Passes<W::Resource>,
+    failing: Failing<W::Resource>,
 }
+
+/// A pass that ended before there was anything new to say of the resource.
+struct Unsaid(Failure);
 
 /// The next pass over a resource, as far as the store goes.
 pub(crate) async fn reconcile<W: Workload>(
@@ -161,6 +170,7 @@ impl<W: Workload> Driver<W> {
             context,
             children,
             passes: Passes::new(store),
+            failing: Failing::default(),
         }
     }
 
@@ -173,27 +183,89 @@ impl<W: Workload> Driver<W> {
     pub(crate) fn forget(&self, resource: &W::Resource) {
         self.passes.forget(resource);
         self.context.forget(resource);
+        self.failing.is_over(resource);
         if let Some(uid) = &resource.meta().uid {
             self.children.forget(uid);
         }
         self.workload.forget(resource);
     }
 
+    /// One pass, and what is said where it ends early.
     async fn pass(&self, resource: &W::Resource) -> Result<(), Failure> {
+        match self.said_pass(resource).await {
+            Ok(outcome) => outcome,
+            Err(Unsaid(failure)) => {
+                self.tell(resource, &failure).await?;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Where passes have ended so for a while, adds that to what the status said before. All else in it still tells
+    /// of the generation that it names.
+    async fn tell(&self, resource: &W::Resource, failure: &Failure) -> Result<(), Failure> {
+        let clock = self.context.seams.clock.as_ref();
+        let mut common = resource.status().map(Reported::common).unwrap_or_default();
+        let Some(observed) = self.failing.failed(resource, failure, &common.conditions, clock) else {
+            return Ok(());
+        };
+        let mut status = resource.status().cloned().unwrap_or_default();
+        if resource.status().is_none() {
+            common.message.clone_from(&observed.message);
+            let not_ready = Observed {
+                status: Some(false),
+                ..observed.clone()
+            };
+            set_condition(&mut common.conditions, READY, not_ready, None, clock);
+        }
+        let generation = resource.meta().generation;
+        set_condition(&mut common.conditions, RECONCILING, observed, generation, clock);
+        status.put(common);
+        self.write(resource, &status).await
+    }
+
+    /// Writes the status where it is another one.
+    async fn write(&self, resource: &W::Resource, status: &W::Status) -> Result<(), Failure> {
+        self.passes.say(resource, status);
+        if resource.status() == Some(status) {
+            return Ok(());
+        }
+        let applier = &self.context.applier;
+        // The operator in Go never told a generation.
+        let written = match resource
+            .status()
+            .map(|before| before.common().observed_generation)
+        {
+            Some(None) => applier.apply_status(resource, status).await,
+            None | Some(Some(_)) => applier.apply_own_status(resource, status).await,
+        };
+        if let Some(version) = written.map_err(Failure::api("failed to write the status"))? {
+            self.passes.written(resource, version);
+        }
+        Ok(())
+    }
+
+    /// One pass. What it returns of failures is in the status, as far as anything is to be said of it.
+    async fn said_pass(&self, resource: &W::Resource) -> Result<Result<(), Failure>, Unsaid> {
         let (client, config) = (&self.context.client, &*self.context.config);
         let dropped = drop_finalizers(client, resource, &names::FORMER_FINALIZERS)
             .await
             .map_err(Failure::api("failed to remove finalizers"));
         if resource.meta().deletion_timestamp.is_some() {
-            return dropped;
+            return match dropped {
+                Ok(()) => Ok(Ok(())),
+                Err(failure) => Err(Unsaid(failure)),
+            };
         }
-        let owner = Owner::of(W::KIND, resource).ok_or(Failure::NotStored)?;
+        let Some(owner) = Owner::of(W::KIND, resource) else {
+            return Ok(Err(Failure::NotStored));
+        };
         // Before it made anything, the operator in Go wrote a status.
         if resource.status().is_none() {
             self.children.in_order(&owner);
         }
         let looked = match self.children.look_for_leftovers(client, &owner).await {
-            Err(failure) if failure.blame() == Blame::Passing => return Err(failure),
+            Err(failure) if failure.blame() == Blame::Passing => return Err(Unsaid(failure)),
             looked => looked,
         };
         let resolved = self.workload.resolve(resource);
@@ -210,33 +282,22 @@ impl<W: Workload> Driver<W> {
             plan: &plan,
             config,
         };
-        let mut applied = self.objects(&pass).await?;
+        let mut applied = self.objects(&pass).await.map_err(Unsaid)?;
         if looked.is_ok() && plan.objects.is_ok() && applied.is_complete() {
             self.children.in_order(&owner);
         }
         applied.leftover = dropped.err().or(looked.err()).or(applied.leftover);
         let status = self.status(&pass, &applied);
-        self.passes.say(resource, &status);
-        if resource.status() != Some(&status) {
-            let applier = &self.context.applier;
-            // The operator in Go never told a generation.
-            let written = match resource
-                .status()
-                .map(|before| before.common().observed_generation)
-            {
-                Some(None) => applier.apply_status(resource, &status).await,
-                None | Some(Some(_)) => applier.apply_own_status(resource, &status).await,
-            };
-            if let Some(version) = written.map_err(Failure::api("failed to write the status"))? {
-                self.passes.written(resource, version);
-            }
+        if let Err(failure) = self.write(resource, &status).await {
+            return Ok(Err(failure));
         }
         // What is the user's is not tried again; anything beside it is.
         let failures = [applied.failure, applied.leftover, applied.route_failure];
-        match failures.into_iter().flatten().min_by_key(Failure::is_users) {
-            Some(failure) => Err(failure),
-            None => Ok(()),
-        }
+        Ok(failures
+            .into_iter()
+            .flatten()
+            .min_by_key(Failure::is_users)
+            .map_or(Ok(()), Err))
     }
 
     /// Makes the live objects what the plan says. What it returns of failures is worth a status; others end the
@@ -281,6 +342,10 @@ impl<W: Workload> Driver<W> {
 
         let (standing, of_kind) = self.workload.live(pass, standing(plan, applied), live);
         let mut conditions = standing.conditions(&plan.notes);
+        conditions.extend(
+            self.not_applied(pass, applied, conditions_before)
+                .map(|observed| (RECONCILING, observed)),
+        );
         conditions.extend(plan.conditions.iter().cloned());
         conditions.extend(of_kind);
         conditions.extend(
@@ -335,12 +400,25 @@ impl<W: Workload> Driver<W> {
         status
     }
 
+    /// What is said of objects that could not be applied or deleted for a while, though all that matters for the
+    /// pods was.
+    fn not_applied(&self, pass: &Pass<'_, W>, applied: &Applied, before: &[Condition]) -> Option<Observed> {
+        let failures = [&applied.leftover, &applied.route_failure];
+        let is_passing = |failure: &&Failure| failure.blame() == Blame::Passing;
+        let Some(failure) = failures.into_iter().flatten().find(is_passing) else {
+            self.failing.is_over(pass.resource);
+            return None;
+        };
+        let clock = self.context.seams.clock.as_ref();
+        self.failing.failed(pass.resource, failure, before, clock)
+    }
+
     /// Nothing where the resource has no route to be.
     fn route_accepted(
         &self,
         pass: &Pass<'_, W>,
         applied: &Applied,
-        before: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition],
+        before: &[Condition],
     ) -> Option<Observed> {
         let gateway = pass.config.gateway.as_ref()?;
         let live = applied.live.route.as_deref();
@@ -394,10 +472,7 @@ fn standing(plan: &Plan, applied: &Applied) -> Standing {
         (Err(problem), None) => problem.clone(),
         (Ok(_), None) => plan.lacks.clone().unwrap_or_else(|| {
             let deployment = applied.live.deployment.as_deref();
-            deployment.map_or_else(
-                || Standing::pending(ROLLING_OUT, "its Deployment is being made"),
-                Standing::of,
-            )
+            deployment.map_or_else(Standing::unmade, Standing::of)
         }),
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use kaos_kube_ext::{ApplyError, Operation, answer};
+use kaos_kube_ext::{ApplyError, Operation, PruneError, answer};
 
 /// Why a pass over a resource ended early. Shown as what the status says.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// An object could not be applied.
     Apply(ApplyError),
+    /// An object that is no longer wanted could not be deleted.
+    Delete(PruneError),
     /// Something else was asked of the API server, and it said no.
     Api {
         /// What was to be done.
@@ -23,6 +25,12 @@ pub(crate) enum Failure {
 impl From<ApplyError> for Failure {
     fn from(error: ApplyError) -> Self {
         Self::Apply(error)
+    }
+}
+
+impl From<PruneError> for Failure {
+    fn from(error: PruneError) -> Self {
+        Self::Delete(error)
     }
 }
 
@@ -45,6 +53,11 @@ impl fmt::Display for Failure {
                 write!(f, "Failed to create {kind}: {foreign}")
             }
             Self::Apply(error) => error.fmt(f),
+            Self::Delete(PruneError { kind, name, source }) => write!(
+                f,
+                "failed to delete {kind} {name}, which is no longer wanted: {}",
+                answer(source)
+            ),
             Self::Api { action, source } => write!(f, "{action}: {}", answer(source)),
             Self::NotStored => f.write_str("the resource has no uid or no namespace"),
         }
@@ -85,7 +98,9 @@ impl Failure {
             Self::Apply(ApplyError::Api {
                 operation, source, ..
             }) => blame_of(source, *operation),
-            Self::Api { source, .. } => blame_of(source, Operation::Get),
+            Self::Delete(PruneError { source, .. }) | Self::Api { source, .. } => {
+                blame_of(source, Operation::Get)
+            }
             Self::Apply(ApplyError::Malformed { .. }) | Self::NotStored => Blame::Cluster,
         }
     }
@@ -100,12 +115,41 @@ impl Failure {
         matches!(self, Self::Apply(ApplyError::Foreign { .. }))
     }
 
+    /// What cannot be done, and the answer to the last try.
+    pub(crate) fn what_and_answer(&self) -> (String, String) {
+        let (what, source) = match self {
+            Self::Apply(ApplyError::Api {
+                kind,
+                name,
+                operation,
+                source,
+            }) => {
+                let done = match operation {
+                    Operation::Get => "read",
+                    Operation::Create => "created",
+                    Operation::Update => "updated",
+                };
+                (format!("{kind} {name} cannot be {done}"), source)
+            }
+            Self::Delete(PruneError { kind, name, source }) => {
+                (format!("{kind} {name} cannot be deleted"), source)
+            }
+            Self::Api { action, source } => ((*action).to_owned(), source),
+            Self::Apply(ApplyError::BeingDeleted { kind, name }) => {
+                let waits = "its finalizers keep it, and another one is to be made".to_owned();
+                return (format!("{kind} {name} is being deleted"), waits);
+            }
+            other => return ("its objects cannot be applied".to_owned(), other.to_string()),
+        };
+        (what, answer(source).into_owned())
+    }
+
     /// One word for the condition.
     pub(crate) fn reason(&self) -> &'static str {
         match (self.is_name_taken(), self.blame()) {
             (true, _) => "NameTaken",
             (_, Blame::User) => "RefusedByServer",
-            _ if matches!(self, Self::Api { .. }) => "CleanupFailed",
+            _ if matches!(self, Self::Delete(_) | Self::Api { .. }) => "CleanupFailed",
             _ => "ApplyFailed",
         }
     }
@@ -160,6 +204,39 @@ mod tests {
             Failure::api("failed to write the status")(refused(500, "")).to_string(),
             "failed to write the status: the API server answers 500 Reason"
         );
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_told_with_the_last_answer() {
+        let update = applying("Deployment", 503, "down");
+        let being_deleted = Failure::Apply(ApplyError::BeingDeleted {
+            kind: "Service".to_owned(),
+            name: "agent-sam".to_owned(),
+        });
+        for (failure, what, last) in [
+            (update, "Deployment agent-sam cannot be updated", "down"),
+            (
+                Failure::Delete(PruneError {
+                    kind: "Service".to_owned(),
+                    name: "agent-sam".to_owned(),
+                    source: refused(409, "it has changed"),
+                }),
+                "Service agent-sam cannot be deleted",
+                "it has changed",
+            ),
+            (
+                being_deleted,
+                "Service agent-sam is being deleted",
+                "its finalizers keep it, and another one is to be made",
+            ),
+            (
+                Failure::api("failed to remove finalizers")(refused(500, "")),
+                "failed to remove finalizers",
+                "the API server answers 500 Reason",
+            ),
+        ] {
+            assert_eq!(failure.what_and_answer(), (what.to_owned(), last.to_owned()));
+        }
     }
 
     #[test]

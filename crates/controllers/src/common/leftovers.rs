@@ -10,6 +10,7 @@ use std::{
 };
 
 use kaos_api::names::{Kind, litellm_config};
+use kaos_kube_ext::{ApplyError, Operation};
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
@@ -80,7 +81,12 @@ where
     } else {
         let api: Api<K> = Api::namespaced(client.clone(), &owner.namespace);
         let there = api.get_opt(name).await;
-        there.map_err(Failure::api("failed to look for what is there"))?
+        there.map_err(|source| ApplyError::Api {
+            kind: K::kind(&()).into_owned(),
+            name: name.to_owned(),
+            operation: Operation::Get,
+            source,
+        })?
     };
     kept.found(&owner.reference.uid, found.map(Arc::new));
     Ok(())

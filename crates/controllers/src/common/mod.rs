@@ -6,6 +6,7 @@ pub(crate) mod children;
 pub(crate) mod context;
 pub(crate) mod driver;
 pub(crate) mod env;
+pub(crate) mod failing;
 pub(crate) mod failure;
 pub(crate) mod leftovers;
 pub(crate) mod objects;

@@ -14,7 +14,7 @@ use super::{children::Deployed, failure::Failure, plan::Note};
 /// The condition that sums the others up.
 pub(crate) const READY: &str = "Ready";
 /// Work is under way. There only while it is true, as kstatus reads it.
-const RECONCILING: &str = "Reconciling";
+pub(crate) const RECONCILING: &str = "Reconciling";
 /// Nothing goes on without somebody's doing. There only while it is true, as kstatus reads it.
 const STALLED: &str = "Stalled";
 /// The spec, and what it refers to, make sense together.
@@ -101,6 +101,11 @@ impl Standing {
             },
             ..Self::failed(failure.reason(), failure.to_string())
         }
+    }
+
+    /// Its Deployment is not seen yet.
+    pub(crate) fn unmade() -> Self {
+        Self::pending(ROLLING_OUT, "its Deployment is being made")
     }
 
     /// As far as its Deployment has come. What keeps a Deployment from going on (a quota, a deadline that has
@@ -238,7 +243,7 @@ pub(crate) fn still_said(
 }
 
 /// What every kind reports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Common {
     pub(crate) phase: Phase,
     pub(crate) message: String,

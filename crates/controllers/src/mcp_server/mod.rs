@@ -85,11 +85,7 @@ impl Workload for McpServers {
             // A program before this one may have listed them.
             None => pass
                 .still_said(TOOLS_LISTED, &standing)
-                .unwrap_or_else(|| Observed {
-                    status: None,
-                    reason: "NotListed".to_owned(),
-                    message: "its tools are listed once it is ready".to_owned(),
-                }),
+                .unwrap_or_else(not_listed),
         };
         (standing, vec![(TOOLS_LISTED, listed)])
     }
@@ -110,8 +106,17 @@ impl Workload for McpServers {
     }
 }
 
+/// What is said of tools that nobody has asked for.
+pub(crate) fn not_listed() -> Observed {
+    Observed {
+        status: None,
+        reason: "NotListed".to_owned(),
+        message: "its tools are listed once it is ready".to_owned(),
+    }
+}
+
 impl Listing {
-    fn observed(&self) -> Observed {
+    pub(crate) fn observed(&self) -> Observed {
         let (status, reason, message) = match self {
             Self::Listed { names, count } => {
                 let tools = if *count == 1 { "tool" } else { "tools" };

@@ -7,7 +7,7 @@ mod config_file;
 mod given;
 mod hosted;
 mod proxy;
-mod pulls;
+pub(crate) mod pulls;
 mod resolve;
 #[cfg(test)]
 mod tests;

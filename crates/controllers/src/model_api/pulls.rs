@@ -33,7 +33,7 @@ const MEGABYTE: u64 = 1_000_000;
 
 /// What is known of a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Told {
+pub(crate) enum Told {
     /// No pod tells yet.
     #[default]
     Nothing,
@@ -53,7 +53,7 @@ impl Told {
     }
 
     /// As the condition [`MODEL_PULLED`].
-    pub(super) fn observed(&self) -> Observed {
+    pub(crate) fn observed(&self) -> Observed {
         let (status, reason, message) = match self {
             Self::Nothing => (None, "NotTold", "no pod tells yet how far it is".to_owned()),
             Self::Progress(progress) => match progress.state {
@@ -81,7 +81,7 @@ impl Told {
 
     /// `standing`, with what keeps a rollout from its end where that is the model. A large one takes longer than a
     /// Deployment waits until it calls its rollout stuck.
-    pub(super) fn explains(&self, standing: Standing) -> Standing {
+    pub(crate) fn explains(&self, standing: Standing) -> Standing {
         let rolls_out = [ROLLING_OUT, ROLLOUT_STUCK, PODS_NOT_READY].contains(&standing.reason);
         let Self::Progress(progress) = self else {
             return standing;

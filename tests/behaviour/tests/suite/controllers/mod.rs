@@ -8,6 +8,7 @@ mod defects;
 mod defects_mcp_server;
 mod defects_model_api;
 mod defects_routes;
+mod failing;
 mod faults;
 mod leftovers;
 mod mcp_server;

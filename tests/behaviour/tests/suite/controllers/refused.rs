@@ -5,7 +5,7 @@ use kaos_apiserver::{Call, Fault};
 use kaos_testkit::Faults;
 use serde_json::{Value, json};
 
-use super::world::{World, condition, message};
+use super::world::{World, condition, message, mock};
 
 fn agent() -> Value {
     json!({"modelAPI": "models", "model": "m"})
@@ -40,6 +40,65 @@ async fn a_deployment_that_is_invalid_is_told_in_the_servers_words() {
     world.ready("agents", "sam").await;
 }
 
+/// The requests in which nothing was to be changed yet.
+fn rehearsals(world: &World) -> usize {
+    let all = world.calls().all();
+    all.iter().filter(|call| call.path.contains("dryRun=All")).count()
+}
+
+#[tokio::test]
+async fn pods_that_are_refused_leave_their_configuration_as_it_was() {
+    let world = World::start().await;
+    world.mock_models().await;
+    assert_eq!(rehearsals(&world), 0, "what is made at once needs none");
+    let file = async || {
+        let config_map = world.get("configmaps", "litellm-config-models").await.unwrap();
+        config_map["data"].clone()
+    };
+    let before = file().await;
+    let mut broken = mock(&["m", "n"]);
+    broken["podSpec"] = json!({"restartPolicy": "Never"});
+    world.spec("modelapis", "models", broken).await;
+    let failed = world.phase("modelapis", "models", "Failed").await;
+    assert_eq!(condition(&failed, "Ready")["reason"], "RefusedByServer");
+    assert!(
+        message(&failed).contains("Failed to update Deployment: "),
+        "{failed}"
+    );
+    assert_eq!(file().await, before, "running pods read it");
+    assert!(rehearsals(&world) > 0);
+
+    world.spec("modelapis", "models", mock(&["m", "n"])).await;
+    world.ready("modelapis", "models").await;
+    assert_ne!(file().await, before);
+
+    // Neither pods that change alone nor what has converged is asked for beforehand.
+    world.calls().clear();
+    let mut other = mock(&["m", "n"]);
+    other["container"] = json!({"env": [{"name": "NEW", "value": "1"}]});
+    world.spec("modelapis", "models", other).await;
+    world.ready("modelapis", "models").await;
+    assert_eq!(rehearsals(&world), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_cannot_rehearse_holds_nothing_up() {
+    let faults = Faults::default();
+    let mut world = World::start_with_faults(faults.clone()).await;
+    world.start_node();
+    world.mock_models().await;
+    let refusal = Fault::Error(
+        StatusCode::BAD_REQUEST,
+        "admission webhook \"example.com\" does not support dry run".to_owned(),
+    );
+    let refused = faults.inject(1, refusal, |call: &Call| {
+        call.verb == "apply" && call.resource == "deployments"
+    });
+    world.spec("modelapis", "models", mock(&["m", "n"])).await;
+    world.ready("modelapis", "models").await;
+    assert_eq!((refused.fired(), rehearsals(&world)), (1, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_is_refused_is_told_and_tried_again() {
     let faults = Faults::default();
@@ -56,7 +115,7 @@ async fn a_deletion_that_is_refused_is_told_and_tried_again() {
     world.spec("agents", "sam", hidden).await;
     let failed = world.phase("agents", "sam", "Failed").await;
     assert!(
-        message(&failed).contains("failed to delete what is no longer wanted"),
+        message(&failed).contains("failed to delete Service agent-sam, which is no longer wanted"),
         "{failed}"
     );
     assert!(message(&failed).contains("the administrator"), "{failed}");
