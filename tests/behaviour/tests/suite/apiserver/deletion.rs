@@ -365,3 +365,49 @@ async fn a_running_pod_gets_time_to_stop() {
     );
     assert_eq!(api.raw("GET", &one("running"), &[], ()).await.0, 404);
 }
+
+/// Jobs are older than the garbage collector: a deletion of one that does not say what becomes of its dependents lets
+/// them go. kubectl always says it.
+#[tokio::test]
+async fn dependents_of_a_job_stay_unless_the_deletion_takes_them() {
+    let maps = Maps::start().await;
+    let jobs = format!("/apis/batch/v1/namespaces/{}/jobs", maps.api.namespace);
+    for (options, taken) in [
+        (json!({}), false),
+        (json!({"propagationPolicy": "Background"}), true),
+    ] {
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "owner"},
+            "spec": {"suspend": true, "template": {"spec": {
+                "restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+        });
+        let (code, job) = maps.api.raw("POST", &jobs, &[], job).await;
+        assert_eq!(code, 201, "{job}");
+        let owner = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": job["metadata"]["uid"],
+        });
+        let child = json!({"ownerReferences": [owner]});
+        maps.create("child", child).await;
+        tokio::time::sleep(std::time::Duration::from_secs(u64::from(!maps.api.is_embedded()))).await;
+        let (code, deleted) = maps
+            .api
+            .raw("DELETE", &format!("{jobs}/owner"), &[], options)
+            .await;
+        assert_eq!(code, 200, "{deleted}");
+        if taken {
+            maps.gone("child").await;
+            continue;
+        }
+        let released = async || {
+            maps.get("child").await.1["metadata"]
+                .get("ownerReferences")
+                .is_none()
+        };
+        eventually("a dependent of nobody", PATIENCE, released).await;
+        assert_eq!(maps.delete("child", json!({})).await.0, 200);
+        maps.gone("child").await;
+        let job = format!("{jobs}/owner");
+        let gone = async || maps.api.raw("GET", &job, &[], ()).await.0 == 404;
+        eventually("the Job is gone", PATIENCE, gone).await;
+    }
+}

@@ -11,6 +11,7 @@ mod discovery;
 mod events;
 mod faults;
 mod fixtures;
+mod jobs;
 mod lists;
 mod names;
 mod patch;
