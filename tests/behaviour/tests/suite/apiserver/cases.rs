@@ -4,8 +4,8 @@
 //! against the real one wherever the suite runs on it, so that a recorded answer cannot grow old unseen.
 //!
 //! In the files, `GROUP` stands for the group of the kind Probe (`cases/probe.json`), `NAMESPACE` for the namespace.
-//! `UID` stands for the uid of a Job. Left out are times, versions, uids, messages that quote whole objects, and what the controllers of a real cluster
-//! add to Deployments while a case runs.
+//! `UID` stands for the uid of a Job. Left out are times, versions, other uids, messages that quote whole objects, and
+//! what the controllers of a real cluster add to Deployments while a case runs.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kaos_testkit::{SharedKind, TestApi};
