@@ -164,7 +164,8 @@ impl Item {
     pub(super) fn wrong(&self, problem: impl fmt::Display) -> ConfigError {
         ConfigError::Invalid {
             line: self.line,
-            problem: format!("{} {problem}", self.path),
+            // One line, whatever it quotes.
+            problem: format!("{} {problem}", self.path).replace(char::is_control, " "),
         }
     }
 
