@@ -15,8 +15,9 @@ pub(crate) mod validate;
 
 use anyhow::Result;
 use kaos_telemetry::{LogFormat, Logging};
+use tokio::runtime;
 
-use crate::args::{Command, Global};
+use crate::args::{Command, Global, Role};
 
 /// Sets up logging and the runtime, and runs `command` in it.
 pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
@@ -35,11 +36,7 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
         filter: global.log.clone().or(of_the_pod),
         format,
     })?;
-    // Two threads serve a laptop's load; more of them only cost memory in each of many small processes.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = runtime(&command).enable_all().build()?;
     let result = runtime.block_on(async {
         match command {
             Command::Up(args) => up::up(global, args).await,
@@ -79,6 +76,23 @@ pub(crate) fn run(global: &Global, command: Command) -> Result<()> {
     // A read of a terminal's standard input cannot be cancelled: do not wait for its thread.
     runtime.shutdown_background();
     result
+}
+
+/// What runs a command. Two threads serve a laptop's load; more of them only cost memory in each of many small
+/// processes. The operator waits for the API server nearly always, and one thread needs no other to be woken.
+fn runtime(command: &Command) -> runtime::Builder {
+    let is_operator = matches!(
+        command,
+        Command::Serve {
+            role: Role::Operator { .. }
+        }
+    );
+    if is_operator {
+        return runtime::Builder::new_current_thread();
+    }
+    let mut threads = runtime::Builder::new_multi_thread();
+    threads.worker_threads(2);
+    threads
 }
 
 /// Ends at Ctrl-C, at SIGTERM, and when the terminal goes away.
