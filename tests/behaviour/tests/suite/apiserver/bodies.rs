@@ -1,5 +1,6 @@
 //! What a request may carry, and in what form it is answered.
 
+use kaos_testkit::TestApi;
 use serde_json::json;
 
 use super::fixtures::{MERGE, Widgets, names, refusal};
@@ -83,6 +84,80 @@ async fn bodies_are_read_in_json_and_yaml_and_nothing_else() {
         json!({"spec": {"size": 1, "color": "x".repeat(3 * 1024 * 1024)}}),
     );
     assert_eq!(widgets.post(&huge).await.0, 413);
+}
+
+/// A field of protobuf that is a text or a message. So short ones are texts themselves.
+fn field(number: u8, content: &str) -> String {
+    let length = u8::try_from(content.len()).unwrap();
+    assert!(length < 0x80, "{content}");
+    format!("{}{}{content}", char::from(number << 3 | 2), char::from(length))
+}
+
+/// An object in protobuf as typed Go clients send it.
+fn protobuf(kind: &str, object: &str) -> String {
+    let type_meta = field(1, "v1") + &field(2, kind);
+    format!("k8s\0{}{}", field(1, &type_meta), field(2, object))
+}
+
+#[tokio::test]
+async fn built_in_kinds_are_read_in_protobuf_as_well() {
+    let api = TestApi::start().await;
+    let path = format!("/api/v1/namespaces/{}/configmaps", api.namespace);
+    let headers = [("content-type", "application/vnd.kubernetes.protobuf")];
+    let send = async |method: &str, path: &str, body: &str| api.raw(method, path, &headers, body).await;
+    let named = |name: &str, entry: &str| field(1, &field(1, name)) + &field(2, entry);
+
+    let body = protobuf("ConfigMap", &named("a", &(field(1, "key") + &field(2, "value"))));
+    let (code, stored) = send("POST", &path, &body).await;
+    assert_eq!(
+        (code, &stored["data"]),
+        (201, &json!({"key": "value"})),
+        "{stored}"
+    );
+    let one = format!("{path}/a");
+    let body = protobuf("ConfigMap", &named("a", &field(1, "empty")));
+    let (code, stored) = send("PUT", &one, &body).await;
+    assert_eq!((code, &stored["data"]), (200, &json!({"empty": ""})), "{stored}");
+
+    for (body, why) in [
+        ("{}".to_owned(), "does not appear to be a protobuf message"),
+        ("k8s\0\u{a}\u{5}v1".to_owned(), ""),
+        (protobuf("ConfigMap", "\u{a}\u{5}x"), ""),
+        (
+            protobuf("ConfigMap", &named("A B", &field(1, "k"))),
+            "metadata.name: Invalid value",
+        ),
+        (protobuf("Secret", &named("b", "")), ""),
+    ] {
+        let (code, status) = send("POST", &path, &body).await;
+        let message = status["message"].as_str().unwrap_or_default();
+        assert!(
+            (400..=422).contains(&code) && message.contains(why),
+            "{code} {status}"
+        );
+    }
+
+    let options = |uid: &str| protobuf("DeleteOptions", &field(2, &field(1, uid)));
+    assert_eq!(send("DELETE", &one, &options("another")).await.0, 409);
+    let uid = stored["metadata"]["uid"].as_str().unwrap();
+    assert_eq!(send("DELETE", &one, &options(uid)).await.0, 200);
+    assert_eq!(api.raw("GET", &one, &[], ()).await.0, 404);
+}
+
+#[tokio::test]
+async fn what_nests_too_deep_is_refused() {
+    let api = TestApi::start().await;
+    let path = format!("/api/v1/namespaces/{}/configmaps", api.namespace);
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(20_000), "}".repeat(20_000));
+    let (code, status) = api
+        .raw(
+            "POST",
+            &path,
+            &[("content-type", "application/json")],
+            deep.as_str(),
+        )
+        .await;
+    assert_eq!((code, &status["reason"]), (400, &json!("BadRequest")), "{status}");
 }
 
 #[tokio::test]
