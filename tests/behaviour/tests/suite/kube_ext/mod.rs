@@ -2,6 +2,7 @@
 
 mod apply;
 mod canonical;
+mod election;
 mod finalizers;
 mod handover;
 mod interposed;
