@@ -164,6 +164,75 @@ fn the_configuration_file_is_laid_out_as_others_read_it() {
 }
 
 #[test]
+fn each_combination_has_the_file_and_the_variables_of_its_parts() {
+    for (models, of_provider) in [
+        (vec![], vec!["openai/*"]),
+        (vec!["*"], vec!["openai/*"]),
+        (vec!["a"], vec!["openai/a"]),
+        (vec!["x/*", "b"], vec!["openai/x/*", "openai/b"]),
+    ] {
+        for bits in 0..16_u8 {
+            let given = |bit: u8, text: &'static str| if bits & bit == 0 { "" } else { text };
+            let spec = format!(
+                "{{mode: Proxy, proxyConfig: {{{}{}{}{}}}{}}}",
+                if models.is_empty() {
+                    String::new()
+                } else {
+                    format!("models: {models:?}, ")
+                },
+                given(1, "provider: openai, "),
+                given(2, "apiBase: 'http://x', "),
+                given(4, "apiKey: {value: k}, "),
+                given(8, ", telemetry: {enabled: true, endpoint: 'http://c:4317'}"),
+            );
+            if models.is_empty() && bits & 2 == 0 {
+                assert_eq!(objects(&spec).unwrap_err().reason, "InvalidSpec", "{spec}");
+                continue;
+            }
+            let names = if models.is_empty() {
+                vec!["*"]
+            } else {
+                models.clone()
+            };
+            let asked = if bits & 1 == 0 { &names } else { &of_provider };
+            let list: String = names
+                .iter()
+                .zip(asked)
+                .map(|(name, asked)| {
+                    format!(
+                        "  - model_name: \"{name}\"\n    litellm_params:\n      model: \"{asked}\"\n{}{}",
+                        given(2, "      api_base: \"os.environ/PROXY_API_BASE\"\n"),
+                        given(4, "      api_key: \"os.environ/PROXY_API_KEY\"\n"),
+                    )
+                })
+                .collect();
+            let traces = given(
+                8,
+                "  success_callback: [\"otel\"]\n  failure_callback: [\"otel\"]\n",
+            );
+            assert_eq!(
+                file(&spec),
+                format!(
+                    "# Auto-generated LiteLLM config\nmodel_list:\n{list}\nlitellm_settings:\n  drop_params: true\n{traces}"
+                ),
+                "{spec}"
+            );
+            let expected = [
+                given(2, "PROXY_API_BASE=http://x"),
+                given(4, "PROXY_API_KEY=k"),
+                "LITELLM_LOG=INFO",
+                given(8, "OTEL_EXPORTER=otlp_grpc"),
+                given(8, "OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4317"),
+                given(8, "OTEL_SERVICE_NAME=m"),
+                given(8, "OTEL_PYTHON_EXCLUDED_URLS=/health"),
+            ];
+            let expected: Vec<&str> = expected.into_iter().filter(|text| !text.is_empty()).collect();
+            assert_eq!(env(&objects(&spec).unwrap()), expected, "{spec}");
+        }
+    }
+}
+
+#[test]
 fn no_name_can_break_out_of_its_place_in_the_file() {
     let name = "a\"\n- model_name: b\\ # $(X)";
     let spec = format!(
@@ -409,4 +478,25 @@ fn without_the_step_nothing_is_told_of_it() {
     assert!(hosted::pulls(&objects(&spec("")).unwrap()));
     let without = spec(", podSpec: {initContainers: [{name: pull-model, $patch: delete}]}");
     assert!(!hosted::pulls(&objects(&without).unwrap()));
+}
+
+#[test]
+fn the_route_of_each_mode_leads_to_its_port() {
+    let config = Config {
+        gateway: Some(gateway()),
+        ..config()
+    };
+    for (spec, port) in [
+        ("{mode: Proxy, proxyConfig: {models: [m]}}", 8000),
+        ("{mode: Hosted, hostedConfig: {model: m}}", 11434),
+    ] {
+        let route = plan_with(&config, spec).objects.unwrap().route.unwrap();
+        let rule = &route.spec.rules.unwrap()[0];
+        let backend = &rule.backend_refs.as_ref().unwrap()[0];
+        assert_eq!(
+            (backend.name.as_str(), backend.port),
+            ("modelapi-m", Some(port)),
+            "{spec}"
+        );
+    }
 }

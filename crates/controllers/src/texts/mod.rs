@@ -1,6 +1,7 @@
 //! Every text that a status can say of a spec, of what it refers to and of what was made of it, in tables that can be
-//! read as a whole, and that no text of the sources is missing from them.
+//! read as a whole, and that no text of the sources is missing from them. And that every field makes a difference.
 
+mod effects;
 mod live;
 mod source;
 
