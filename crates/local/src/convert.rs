@@ -139,14 +139,14 @@ pub(crate) struct Change {
     to: String,
 }
 
-/// Whether `field` of the manifest is an older spelling, or within one.
-pub(crate) fn is_older(manifest: &Manifest, field: &str) -> bool {
-    let Ok(mut value) = serde_json::to_value(&manifest.object) else {
-        return false;
-    };
+/// How `field` of the manifest is spelled today, where it is an older spelling or within one.
+pub(crate) fn today(manifest: &Manifest, field: &str) -> Option<String> {
+    let mut value = serde_json::to_value(&manifest.object).ok()?;
+    let is_it = |change: &Change| field == change.from || field.starts_with(&format!("{}.", change.from));
     convert(&mut value)
-        .iter()
-        .any(|change| field == change.from || field.starts_with(&format!("{}.", change.from)))
+        .into_iter()
+        .find(is_it)
+        .map(|change| change.to)
 }
 
 /// Rewrites an object of ours. Where both spellings are given, the newer one has always won, and stays.

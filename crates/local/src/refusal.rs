@@ -41,8 +41,9 @@ pub(crate) fn findings(manifest: &Manifest, error: &kube::Error) -> Vec<Finding>
     // What another spelling solves is not found in any description of today's fields.
     for finding in &mut findings {
         let field = finding.field.as_deref().unwrap_or_default();
-        if convert::is_older(manifest, field) {
-            finding.message += "; it is an older spelling, which `kaos convert` rewrites";
+        if let Some(today) = convert::today(manifest, field) {
+            finding.message +=
+                &format!("; it is an older spelling of {today}, which `kaos convert` rewrites");
         }
     }
     findings
@@ -140,7 +141,51 @@ fn fields(kind: &GroupVersionKind, path: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
+
+    /// What is said of the only object of `text` where the server says `message` of it.
+    fn told(text: &str, message: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mine.yaml");
+        std::fs::write(&file, text).unwrap();
+        let manifests = crate::manifest::load(std::slice::from_ref(&file)).unwrap();
+        let error = kube::Error::Api(Status::failure(message, "").boxed());
+        let found = findings(&manifests[0], &error).into_iter();
+        found
+            .map(|finding| format!("{}: {}", finding.line.unwrap_or_default(), finding.message))
+            .collect()
+    }
+
+    #[test]
+    fn an_older_spelling_that_is_refused_is_told_with_todays() {
+        let typed = "failed to create typed patch object (default/m; kaos.tools/v1alpha1, Kind=ModelAPI): \
+                     .spec.proxyConfig.configYaml: expected map, got &{model_list: []}";
+        let text = "apiVersion: kaos.tools/v1alpha1\nkind: ModelAPI\nmetadata: {name: m}\nspec:\n  mode: Proxy\n  \
+                    proxyConfig:\n    models: [a]\n    configYaml: |\n      model_list: []\n";
+        assert_eq!(
+            told(text, typed),
+            [
+                "8: spec.proxyConfig.configYaml: expected map; it is an older spelling of \
+                 spec.proxyConfig.configYaml.fromString, which `kaos convert` rewrites"
+            ]
+        );
+
+        let unknown = "failed to create typed patch object (default/a; kaos.tools/v1alpha1, Kind=Agent): \
+                       .spec.resources: field not declared in schema";
+        let text = "apiVersion: kaos.tools/v1alpha1\nkind: Agent\nmetadata: {name: a}\nspec:\n  modelAPI: m\n  \
+                    resources: {limits: {cpu: 1}}\n";
+        let found = told(text, unknown);
+        assert!(
+            found.len() == 1
+                && found[0].starts_with("6: unknown field spec.resources; ")
+                && found[0].ends_with(
+                    "; it is an older spelling of spec.container.resources, which `kaos convert` rewrites"
+                ),
+            "{found:?}"
+        );
+    }
 
     #[test]
     fn what_was_meant_is_guessed_or_listed() {

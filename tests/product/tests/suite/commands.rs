@@ -60,7 +60,9 @@ fn what_an_older_sample_becomes_is_the_same_after_its_conversion() -> Result<()>
         if sample.ends_with("config-yaml.yaml") {
             // The one form that the API does not take any more.
             let refused = folder.run("kaos", &["validate", &sample])?;
-            ensure!(refused.stdout.contains("`kaos convert` rewrites"), "{refused:?}");
+            let fix =
+                "an older spelling of spec.proxyConfig.configYaml.fromString, which `kaos convert` rewrites";
+            ensure!(refused.stdout.contains(fix), "{refused:?}");
             continue;
         }
         let before = folder
