@@ -218,10 +218,24 @@ mod tests {
 
     #[test]
     fn names_labels_and_addresses_are_those_of_kaos() {
-        assert_eq!(
-            Kind::Agent.endpoint("a", "ns", "cluster.local"),
-            "http://agent-a.ns.svc.cluster.local:8000"
-        );
+        for (kind, child, route, path) in [
+            (Kind::Agent, "agent-a", "agent-a", "/ns/agent/a"),
+            (Kind::ModelApi, "modelapi-a", "modelapi-a", "/ns/modelapi/a"),
+            (Kind::McpServer, "mcpserver-a", "mcp-a", "/ns/mcp/a"),
+        ] {
+            assert_eq!(
+                (
+                    kind.child("a").as_str(),
+                    kind.route("a").as_str(),
+                    kind.route_path("ns", "a").as_str()
+                ),
+                (child, route, path)
+            );
+            assert_eq!(
+                kind.endpoint("a", "ns", "cluster.local"),
+                format!("http://{child}.ns.svc.cluster.local:8000")
+            );
+        }
         assert_eq!(litellm_config("m"), "litellm-config-m");
         let selector: Vec<_> = Kind::McpServer.selector("t").into_iter().collect();
         assert_eq!(
