@@ -98,7 +98,14 @@ fn resources_are_shown_in_every_form() -> Result<()> {
     says(
         &folder,
         &["explain", "agent.spec.config"],
-        &["instructions", "reasoningLoopMaxSteps"],
+        &[
+            "What the agent is and how it works.",
+            "instructions\t<string>",
+            "The system prompt.",
+            "reasoningLoopMaxSteps\t<integer>",
+            "How often the model may be asked",
+            "Older spelling of container.env",
+        ],
     )?;
     says(
         &folder,
