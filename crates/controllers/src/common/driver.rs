@@ -10,6 +10,11 @@
 //!   on them any more, and they are part of a list that others share.
 //! - `managedFields` of objects that this operator wrote by plain updates are rewritten once, so that its fields
 //!   become ours and what is no longer wanted of them goes.
+//! - Our part in `spec.replicas` of a Deployment is taken out of its `managedFields` when the resource gives no number
+//!   any more: an apply without the field would set it back to one.
+//!
+//! Beside the passes there is only the Lease by which one of several operators leads: it is replaced as a whole, for
+//! the version that was read. No Events are written; what happens is in the status.
 
 use std::{convert::Infallible, fmt::Debug, sync::Arc};
 
