@@ -388,8 +388,8 @@ pub(crate) async fn set_up(client: &Client) -> Result<(), kube::Error> {
     Ok(())
 }
 
-/// Works definitions out and installs them. They are large, so that this is most of the work of a first start: none
-/// of it waits for another.
+/// Reads definitions and installs them. They are large, so that this is most of the work of a first start: none of
+/// it waits for another.
 pub(crate) async fn install_all<W>(
     definitions: fn() -> Vec<CustomResourceDefinition>,
     install: impl Fn(CustomResourceDefinition) -> W,
@@ -417,8 +417,9 @@ pub(crate) async fn install(
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = definition.name_any();
+    // The answer is not read, and whole it is as large as the definition.
     definitions
-        .patch(&name, &params, &Patch::Apply(definition))
+        .patch_metadata(&name, &params, &Patch::Apply(definition))
         .await?;
     Ok(())
 }

@@ -1,15 +1,34 @@
-//! The custom resource definitions as files for `kubectl apply -f deploy/crds`, one for each kind.
+//! The custom resource definitions: the file that the program reads, and those for `kubectl apply -f deploy/crds`, one
+//! for each kind.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::GeneratedFile;
+use super::{GeneratedFile, Mode};
 use crate::process;
+use crate::tools::Tool;
+use crate::workspace::Workspace;
 
 /// Holds nothing else.
 pub(super) const FOLDER: &str = "deploy/crds";
+
+/// The example of `kaos-api` that prints them as the types have them, and the file that they are read from.
+const EXAMPLE: &str = "definitions";
+const COMPACT: &str = "crates/api/src/definitions.json";
+
+/// What the types say. The binary itself does not derive it: it reads this file.
+pub(super) fn compact(workspace: &Workspace, _mode: Mode) -> Result<Tool<Vec<GeneratedFile>>> {
+    // With the features of the whole workspace, with which the tests build it too.
+    let build = ["build", "--quiet", "--workspace", "--example", EXAMPLE];
+    process::run(workspace.cargo().args(build))?;
+    let example = workspace.target_dir().join("debug/examples").join(EXAMPLE);
+    Ok(Tool::Ready(vec![GeneratedFile {
+        path: COMPACT.into(),
+        text: process::output(&mut Command::new(example))?,
+    }]))
+}
 
 /// What `kaos crds` prints, a file for each document.
 pub(super) fn generate(kaos: &Path) -> Result<Vec<GeneratedFile>> {

@@ -68,6 +68,11 @@ const GENERATORS: &[Generator] = &[
         make: Make::FromWorkspace(external::definitions),
     },
     Generator {
+        name: "definitions of other projects' kinds, compact",
+        folder: None,
+        make: Make::FromWorkspace(external::compact),
+    },
+    Generator {
         name: "types of other projects' kinds",
         folder: None,
         make: Make::FromWorkspace(external::types),
@@ -76,6 +81,11 @@ const GENERATORS: &[Generator] = &[
         name: "answers to the cases of merging pod specs",
         folder: None,
         make: Make::FromWorkspace(make_merge_cases),
+    },
+    Generator {
+        name: "custom resource definitions, compact",
+        folder: None,
+        make: Make::FromWorkspace(crds::compact),
     },
     Generator {
         name: "custom resource definitions",
