@@ -1,5 +1,5 @@
 //! That there is nothing in the schemas that does nothing: with each field changed alone, something else becomes of
-//! the resource.
+//! the resource. But an older spelling beside the newer one changes nothing, and that is said.
 
 use std::collections::BTreeSet;
 
@@ -32,12 +32,16 @@ struct Effects {
     /// What beside an Agent is not ready.
     #[serde(default)]
     unready: Vec<String>,
+    #[serde(default)]
     changes: Vec<Value>,
+    /// Older spellings of what the spec has.
+    #[serde(default)]
+    overridden: Vec<Value>,
 }
 
 impl Effects {
-    /// Everything that becomes of a spec but what is only said of it.
-    fn outcome(&self, spec: &Value) -> String {
+    /// Everything that becomes of a spec, and the reasons of what else is said of it.
+    fn outcome(&self, spec: &Value) -> (String, Vec<&'static str>) {
         let row = json!({"case": "", "spec": spec, "unready": self.unready, "gateway": true});
         let row: Row = serde_json::from_value(row).unwrap();
         let (plan, more) = match self.kind.as_str() {
@@ -46,8 +50,22 @@ impl Effects {
             _ => row.mcp_server(),
         };
         let objects = plan.objects.map(|objects| yaml(&objects));
-        format!("{objects:?} {:?} {more:?}", plan.lacks)
+        (
+            format!("{objects:?} {:?} {more:?}", plan.lacks),
+            plan.notes.into_iter().map(|note| note.reason).collect(),
+        )
     }
+
+    /// As [`Effects::outcome`], with a change of the spec.
+    fn outcome_with(&self, change: &Value) -> (String, Vec<&'static str>) {
+        let mut spec = self.spec.clone();
+        merge(&mut spec, change);
+        self.outcome(&spec)
+    }
+}
+
+fn effects() -> Vec<Effects> {
+    serde_saphyr::from_str(EFFECTS).unwrap()
 }
 
 fn merge(into: &mut Value, patch: &Value) {
@@ -99,15 +117,12 @@ fn every_field_takes_effect() {
         let spec = &schema["openAPIV3Schema"]["properties"]["spec"];
         leaves(&definition.spec.names.kind, spec, &mut fields);
     }
-    let table: Vec<Effects> = serde_saphyr::from_str(EFFECTS).unwrap();
     let (mut effective, mut without) = (BTreeSet::new(), Vec::new());
-    for effects in &table {
-        let before = effects.outcome(&effects.spec);
+    for effects in effects() {
+        let (before, _) = effects.outcome(&effects.spec);
         for change in &effects.changes {
-            let mut spec = effects.spec.clone();
-            merge(&mut spec, change);
             let field = changed(&effects.kind, change, &fields);
-            if effects.outcome(&spec) == before {
+            if effects.outcome_with(change).0 == before {
                 without.push(format!("{}: {change} makes no difference", effects.kind));
             } else {
                 effective.insert(field);
@@ -121,4 +136,23 @@ fn every_field_takes_effect() {
         EXCEPTIONS.map(|(field, _)| field),
         "add the fields to effects.yaml"
     );
+}
+
+#[test]
+fn an_older_spelling_beside_the_newer_one_changes_nothing_and_is_told() {
+    let mut count = 0;
+    for effects in effects() {
+        let (before, notes) = effects.outcome(&effects.spec);
+        for older in &effects.overridden {
+            let (after, told) = effects.outcome_with(older);
+            assert_eq!(after, before, "{} {older}", effects.kind);
+            let told: Vec<_> = told
+                .into_iter()
+                .filter(|reason| !notes.contains(reason))
+                .collect();
+            assert_eq!(told, ["OlderSpelling"], "{} {older}", effects.kind);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "there are older spellings");
 }
