@@ -11,6 +11,7 @@
 mod agent;
 mod common;
 mod config;
+mod listing;
 mod mcp_server;
 mod model_api;
 mod run;
@@ -20,4 +21,5 @@ mod texts;
 pub use config::{
     Config, ConfigMapRef, Gateway, Images, RoleImage, RouteTimeouts, Runtime, TelemetryDefaults,
 };
-pub use run::{Error, run};
+pub use listing::Listing;
+pub use run::{Error, run, run_telling};

@@ -43,6 +43,7 @@ use crate::{
         leftovers::InOrder,
     },
     config::Config,
+    listing::Listing,
     mcp_server::{McpServers, registry::Registry, tools::Tools},
     model_api::ModelApis,
 };
@@ -81,6 +82,20 @@ pub async fn run(
     seams: Seams,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
+    run_telling(client, config, seams, Listing::default(), shutdown).await
+}
+
+/// As [`run`], with `listing` told what has been listed.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_telling(
+    client: Client,
+    config: Config,
+    seams: Seams,
+    listing: Listing,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
     let installed = async {
         listed::<ModelAPI>(&client).await?;
         listed::<MCPServer>(&client).await?;
@@ -95,7 +110,7 @@ pub async fn run(
         watches,
         ready,
         passes,
-    } = controllers(client, config, seams, &shutdown);
+    } = controllers(client, config, seams, listing, &shutdown);
     let work = async {
         tokio::select! {
             () = ready => passes.await,
@@ -134,7 +149,13 @@ struct Controllers {
     passes: BoxFuture<'static, ()>,
 }
 
-fn controllers(client: Client, config: Config, seams: Seams, shutdown: &CancellationToken) -> Controllers {
+fn controllers(
+    client: Client,
+    config: Config,
+    seams: Seams,
+    listing: Listing,
+    shutdown: &CancellationToken,
+) -> Controllers {
     let config = Arc::new(config);
     let everything = watcher::Config::default();
     let ours = everything
@@ -158,21 +179,26 @@ fn controllers(client: Client, config: Config, seams: Seams, shutdown: &Cancella
         routes_served: routes_served.clone(),
         in_order: InOrder::default(),
     };
+    let awaited = vec![
+        ("agents", listed_in(agents.clone())),
+        ("modelapis", listed_in(model_apis.clone())),
+        ("mcpservers", listed_in(mcp_servers.clone())),
+        ("deployments", listed_in(children.deployments.store().clone())),
+        ("services", listed_in(children.services.store().clone())),
+        ("configmaps", listed_in(children.config_maps.store().clone())),
+        (names::RUNTIMES_CONFIG_MAP, {
+            let registry = registry.clone();
+            async move { registry.listed().await }.boxed()
+        }),
+    ];
     let ready = {
-        let (children, gateway) = (children.clone(), config.gateway.is_some());
-        let (agents, model_apis, mcp_servers) = (agents.clone(), model_apis.clone(), mcp_servers.clone());
-        let registry = registry.clone();
+        let routes = config
+            .gateway
+            .is_some()
+            .then(|| listed_in(children.routes.store().clone()));
         async move {
-            registry.listed().await;
-            // These fail only where a watch has ended, and none does.
-            let _ = agents.wait_until_ready().await;
-            let _ = model_apis.wait_until_ready().await;
-            let _ = mcp_servers.wait_until_ready().await;
-            let _ = children.deployments.store().wait_until_ready().await;
-            let _ = children.services.store().wait_until_ready().await;
-            let _ = children.config_maps.store().wait_until_ready().await;
-            if gateway {
-                let routes = children.routes.store().wait_until_ready();
+            listing.follow(awaited).await;
+            if let Some(routes) = routes {
                 let _ = tokio::time::timeout(ROUTES_KNOWN_WITHIN, routes).await;
             }
         }
@@ -273,6 +299,15 @@ fn controllers(client: Client, config: Config, seams: Seams, shutdown: &Cancella
         ready: ready.boxed(),
         passes: all([model_apis.passes, mcp_servers.passes, agents.passes]),
     }
+}
+
+/// Ends when the kind has been listed.
+fn listed_in<K>(store: Store<K>) -> BoxFuture<'static, ()>
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+{
+    // It fails only where a watch has ended, and none does.
+    async move { drop(store.wait_until_ready().await) }.boxed()
 }
 
 /// Ends when all have ended. What wakes one of them wakes no other: each event of each watch would cost a look at
