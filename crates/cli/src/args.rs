@@ -2,8 +2,9 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use kaos_local::Origin;
+use kaos_operator::ProbeAddress;
 
 /// Runs AI agents, their tools and their models, declared as Kubernetes resources: on this machine, with no
 /// cluster, or on any Kubernetes.
@@ -219,10 +220,7 @@ pub(crate) enum Role {
     ///
     /// Configured by its environment (DEFAULT_AGENT_IMAGE, GATEWAY_API_ENABLED, SYSTEM_NAMESPACE, ...): see
     /// docs/operator.md.
-    Operator {
-        #[command(flatten)]
-        former: FormerFlags,
-    },
+    Operator(OperatorFlags),
     /// An agent, configured by its environment (AGENT_NAME, MODEL_API_URL, MODEL_NAME, MCP_SERVERS, ...).
     Agent {
         #[command(flatten)]
@@ -262,16 +260,34 @@ pub(crate) enum Role {
     },
 }
 
+/// How the operator runs.
+#[derive(Args, Debug)]
+pub(crate) struct OperatorFlags {
+    /// Work only as the leader, elected by the Lease kaos-operator.kaos.tools in SYSTEM_NAMESPACE, so that another
+    /// replica can stand by. Without a value it is true; one is written after a sign: --leader-elect=false.
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        default_value = "false",
+        value_name = "BOOL"
+    )]
+    pub(crate) leader_elect: bool,
+    /// Where /healthz and /readyz are served: a port on every address, an address and port, or 0 for nowhere.
+    #[arg(long, value_name = "ADDRESS", default_value = ":8081")]
+    pub(crate) health_probe_bind_address: ProbeAddress,
+    #[command(flatten)]
+    pub(crate) former: FormerFlags,
+}
+
 /// Flags of earlier operators of KAOS, which would do nothing here. They are known so that they can be refused
 /// with what to do instead.
 #[derive(Args, Debug)]
 pub(crate) struct FormerFlags {
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, value_name = "BOOL")]
-    leader_elect: Option<Option<String>>,
     #[arg(long, hide = true, value_name = "ADDRESS")]
     metrics_bind_address: Option<String>,
-    #[arg(long, hide = true, value_name = "ADDRESS")]
-    health_probe_bind_address: Option<String>,
     #[arg(long, hide = true, value_name = "LEVEL")]
     zap_log_level: Option<String>,
 }
@@ -279,16 +295,10 @@ pub(crate) struct FormerFlags {
 impl FormerFlags {
     /// What to do in place of each flag that was given.
     pub(crate) fn refusals(&self) -> Vec<&'static str> {
-        let wants_election = matches!(&self.leader_elect, Some(value) if value.as_deref() != Some("false"));
         [
-            (wants_election, "--leader-elect: leaders are not elected yet; remove it, and run one operator"),
             (
                 self.metrics_bind_address.is_some(),
                 "--metrics-bind-address: there are no metrics yet; remove it",
-            ),
-            (
-                self.health_probe_bind_address.is_some(),
-                "--health-probe-bind-address: there are no health probes yet; remove it, and those of the pod",
             ),
             (
                 self.zap_log_level.is_some(),

@@ -40,11 +40,20 @@ impl fmt::Display for EnvironmentError {
     }
 }
 
-/// The configuration that `variables` describe. An empty variable counts as absent, as in the chart.
+/// What the environment settles.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the controllers are given.
+    pub controllers: Config,
+    /// The operator's own namespace.
+    pub system_namespace: String,
+}
+
+/// The settings that `variables` describe. An empty variable counts as absent, as in the chart.
 ///
 /// # Errors
 /// Names every variable that is wrong, with its value and the fix.
-pub fn config(variables: impl IntoIterator<Item = (String, String)>) -> Result<Config, EnvironmentError> {
+pub fn settings(variables: impl IntoIterator<Item = (String, String)>) -> Result<Settings, EnvironmentError> {
     let mut environment = Environment {
         variables: variables
             .into_iter()
@@ -52,9 +61,15 @@ pub fn config(variables: impl IntoIterator<Item = (String, String)>) -> Result<C
             .collect(),
         problems: Vec::new(),
     };
-    let config = environment.config();
+    let system_namespace = environment
+        .name(SYSTEM_NAMESPACE)
+        .unwrap_or_else(|| "kaos-system".to_owned());
+    let controllers = environment.config(&system_namespace);
     if environment.problems.is_empty() {
-        Ok(config)
+        Ok(Settings {
+            controllers,
+            system_namespace,
+        })
     } else {
         Err(EnvironmentError(environment.problems))
     }
@@ -67,10 +82,7 @@ struct Environment {
 }
 
 impl Environment {
-    fn config(&mut self) -> Config {
-        let system_namespace = self
-            .name(SYSTEM_NAMESPACE)
-            .unwrap_or_else(|| "kaos-system".to_owned());
+    fn config(&mut self, system_namespace: &str) -> Config {
         // One program, one image: whoever keeps it elsewhere keeps it there for all of its roles.
         let own = self.image(AGENT_IMAGE).unwrap_or_else(|| OWN_IMAGE.to_owned());
         let tools = self
@@ -87,7 +99,7 @@ impl Environment {
         }
         Config {
             runtimes_from: Some(ConfigMapRef {
-                namespace: system_namespace.clone(),
+                namespace: system_namespace.to_owned(),
                 name: names::RUNTIMES_CONFIG_MAP.to_owned(),
             }),
             cluster_domain: self.cluster_domain().unwrap_or(config.cluster_domain),
@@ -171,7 +183,7 @@ impl Environment {
         Some(domain)
     }
 
-    fn gateway(&mut self, system_namespace: String) -> Option<Gateway> {
+    fn gateway(&mut self, system_namespace: &str) -> Option<Gateway> {
         let timeouts = RouteTimeouts {
             agent: self.timeout(AGENT_TIMEOUT, |defaults| defaults.agent),
             model_api: self.timeout(MODEL_API_TIMEOUT, |defaults| defaults.model_api),
@@ -191,7 +203,7 @@ impl Environment {
         };
         Some(Gateway {
             name,
-            namespace: namespace.unwrap_or(system_namespace),
+            namespace: namespace.unwrap_or_else(|| system_namespace.to_owned()),
             timeouts,
         })
     }
@@ -230,7 +242,8 @@ mod tests {
         let owned = variables
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        config(owned).map_err(|error| error.to_string())
+        let settings = settings(owned).map_err(|error| error.to_string())?;
+        Ok(settings.controllers)
     }
 
     #[test]

@@ -6,15 +6,21 @@
 mod connection;
 mod duration;
 mod environment;
+mod lead;
+mod probes;
 
 pub use connection::{Connection, ConnectionError, Source};
-pub use environment::{EnvironmentError, config};
+pub use environment::{EnvironmentError, Settings, settings};
+pub use probes::{ProbeAddress, ProbeError};
 
-use kaos_controllers::Config;
-use kaos_kube_ext::answer;
+use kaos_kube_ext::{Lost, answer};
 use kaos_seams::Seams;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+
+use lead::Election;
+use probes::Readiness;
 
 /// What installs the definitions of the kinds.
 const INSTALL: &str = "kaos crds | kubectl apply --server-side -f -";
@@ -53,23 +59,96 @@ pub enum Error {
         /// What went wrong.
         cause: Box<kube::Error>,
     },
+    /// The Lease has no place.
+    #[error(
+        "{api} has no namespace {namespace}, where the Lease of --leader-elect has to be; make it with `kubectl \
+         create namespace {namespace}`, or name the operator's own namespace with SYSTEM_NAMESPACE"
+    )]
+    NoNamespace {
+        /// The address of the API server.
+        api: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// The user may not stand for election.
+    #[error(
+        "{api} does not let this user stand for election: {}; grant it to get, create and update leases of \
+         coordination.k8s.io in the namespace {namespace}, or run one operator without --leader-elect",
+        answer(cause)
+    )]
+    NoElection {
+        /// The address of the API server.
+        api: String,
+        /// The namespace of the Lease.
+        namespace: String,
+        /// The API server's answer.
+        cause: Box<kube::Error>,
+    },
+    /// The API server does not answer, or not as one does.
+    #[error("{api} does not tell of Lease {lease}: {}", answer(cause))]
+    NoLease {
+        /// The address of the API server.
+        api: String,
+        /// Namespace and name of the Lease.
+        lease: String,
+        /// What went wrong.
+        cause: Box<kube::Error>,
+    },
+    /// Another leads, or may.
+    #[error("this operator leads no longer: {0}")]
+    Lost(Lost),
+}
+
+/// How the operator runs, whatever it does.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Whether it works only as long as it is elected among those that are started so.
+    pub leader_elect: bool,
+    /// Where it serves `/healthz` and `/readyz`.
+    pub probes: Option<TcpListener>,
 }
 
 /// Runs the controllers until `shutdown`, and then until the work that is under way has ended.
 ///
 /// # Errors
-/// When a kind is not served or may not be listed. What goes wrong later is tried again.
+/// When a kind is not served or may not be listed, when there is no election to stand for, and when another leads
+/// before the end. What else goes wrong later is tried again.
 pub async fn run(
     connection: Connection,
-    config: Config,
+    settings: Settings,
+    options: Options,
     seams: Seams,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     let Connection { client, api, .. } = connection;
+    let Settings {
+        controllers,
+        system_namespace,
+    } = settings;
     info!(%api, "working for the API server");
-    kaos_controllers::run(client, config, seams, shutdown)
-        .await
-        .map_err(|error| told(api, error))
+    let readiness = Readiness::default();
+    let _probes = options
+        .probes
+        .map(|listener| probes::serve(listener, readiness.clone()));
+    let work = {
+        let (client, api, seams) = (client.clone(), api.clone(), seams.clone());
+        let (listing, shutdown) = (readiness.listing.clone(), shutdown.clone());
+        async move {
+            kaos_controllers::run_telling(client, controllers, seams, listing, shutdown)
+                .await
+                .map_err(|error| told(api, error))
+        }
+    };
+    if !options.leader_elect {
+        return work.await;
+    }
+    let election = Election {
+        client,
+        api,
+        namespace: system_namespace,
+        seams,
+    };
+    election.lead(work, &readiness, &shutdown).await
 }
 
 fn told(api: String, error: kaos_controllers::Error) -> Error {

@@ -27,7 +27,12 @@ impl Operator {
     pub(crate) async fn start(kaos: &Path, kubeconfig: &Path) -> Result<Self> {
         let log = kubeconfig.with_file_name("operator.log");
         let child = Command::new(kaos)
-            .args(["serve", "operator", "--kubeconfig"])
+            .args([
+                "serve",
+                "operator",
+                "--health-probe-bind-address=0",
+                "--kubeconfig",
+            ])
             .arg(kubeconfig)
             .envs([("GATEWAY_API_ENABLED", "true"), ("GATEWAY_NAME", "gateway")])
             .stdin(Stdio::null())

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    args::{FormerFlags, Global, Listen, Role},
+    args::{Global, Listen, OperatorFlags, Role},
     commands::interrupted,
 };
 
@@ -30,7 +30,7 @@ pub(crate) async fn serve(global: &Global, role: Role) -> Result<()> {
     });
     // A wrong configuration is told before the port is taken: no readiness probe sees a half-started role.
     match role {
-        Role::Operator { former } => operator(global, &former, seams, shutdown).await?,
+        Role::Operator(flags) => operator(global, &flags, seams, shutdown).await?,
         Role::Agent { listen } => {
             let config = kaos_agent::Config::from_env(variables())?;
             let telemetry = telemetry(&seams)?;
@@ -77,7 +77,7 @@ pub(crate) async fn serve(global: &Global, role: Role) -> Result<()> {
             listen,
         } => {
             let ollama = kaos_ollama::Ollama::new(&ollama, seams.dialer.clone())?;
-            kaos_ollama::serve(model, ollama, bind(&listen).await?, seams, shutdown).await?;
+            kaos_ollama::serve(model, ollama, bind(&listen).await?, seams, shutdown).await;
         }
     }
     Ok(())
@@ -85,22 +85,26 @@ pub(crate) async fn serve(global: &Global, role: Role) -> Result<()> {
 
 async fn operator(
     global: &Global,
-    former: &FormerFlags,
+    flags: &OperatorFlags,
     seams: Seams,
     shutdown: CancellationToken,
 ) -> Result<()> {
-    let mut refusals = former.refusals();
+    let mut refusals = flags.former.refusals();
     if global.namespace.is_some() {
         refusals.push("--namespace: the operator looks after all namespaces; remove it");
     }
     ensure!(refusals.is_empty(), "{}", refusals.join("\n       "));
-    let config = kaos_operator::config(variables())?;
+    let settings = kaos_operator::settings(variables())?;
     let source = kaos_operator::Source {
         kubeconfig: global.kubeconfig.clone(),
         context: global.context.clone(),
     };
     let connection = kaos_operator::Connection::open(&source).await?;
-    Ok(kaos_operator::run(connection, config, seams, shutdown).await?)
+    let options = kaos_operator::Options {
+        leader_elect: flags.leader_elect,
+        probes: flags.health_probe_bind_address.bind().await?,
+    };
+    Ok(kaos_operator::run(connection, settings, options, seams, shutdown).await?)
 }
 
 /// Where a role tells what it does, as its environment says.

@@ -59,9 +59,12 @@ fn runs_in(folder: &Folder, before: &str, document: &str) -> Result<()> {
             running = Some(up);
             continue;
         }
-        if line == "kaos serve operator" {
-            let mut operator =
-                folder.start_with(&["serve", "operator"], &[("KUBECONFIG", ".kaos/kubeconfig")])?;
+        if let Some(flags) = line.strip_prefix("kaos serve operator") {
+            drop(running.take());
+            // Without probes: their port is one for the whole machine, whose tests run side by side.
+            let mut arguments = vec!["serve", "operator", "--health-probe-bind-address=0"];
+            arguments.extend(flags.split_whitespace());
+            let mut operator = folder.start_with(&arguments, &[("KUBECONFIG", ".kaos/kubeconfig")])?;
             operator
                 .prints("controllers started")
                 .with_context(|| format!("{document}: {command}"))?;
