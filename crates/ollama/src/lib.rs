@@ -19,7 +19,7 @@ use std::{sync::OnceLock, time::Duration};
 pub use client::{Error, Ollama};
 pub use name::{ModelName, NameError};
 pub use progress::{Progress, State, progress};
-pub use server::{ServeError, serve};
+pub use server::serve;
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,11 +1,11 @@
 //! The step beside a running Ollama: has it pull one model, looks that it stays, and tells how far it is.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use axum::{Json, Router, extract::State as Shared, http::StatusCode, routing::get};
 use kaos_seams::Seams;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::watch, time::sleep};
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -18,28 +18,18 @@ use crate::{
 /// How long an answer that is being given at the end may take.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Why the step ended.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The listener failed.
-    #[error("the progress of the model cannot be served: {0}")]
-    Serve(#[from] io::Error),
-}
-
 type Told = watch::Receiver<Progress>;
 
 /// Has `ollama` pull `model` whenever it is not there, and serves on `listener` until `shutdown`:
 /// `/ready` (200 only while the model is there), `/progress` ([`Progress`] as JSON) and `/health`.
-///
-/// # Errors
-/// When the listener fails. What goes wrong with Ollama is told at `/progress` and tried again.
+/// What goes wrong with Ollama is told at `/progress` and tried again.
 pub async fn serve(
     model: ModelName,
     ollama: Ollama,
     listener: TcpListener,
     seams: Seams,
     shutdown: CancellationToken,
-) -> Result<(), ServeError> {
+) {
     let (tell, told) = watch::channel(Progress {
         model: model.to_string(),
         ..Progress::default()
@@ -55,12 +45,11 @@ pub async fn serve(
         tell,
         random: seams.random,
     };
-    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     tokio::select! {
-        result = serving => Ok(result?),
+        () = kaos_serving::serve(listener, app, shutdown.clone()) => {}
         never = keeper.keep() => match never {},
         // A caller who holds a connection does not hold up the end: answers here are short.
-        () = async { shutdown.cancelled().await; sleep(DRAIN).await } => Ok(()),
+        () = kaos_serving::end_of_grace(&shutdown, DRAIN) => {}
     }
 }
 

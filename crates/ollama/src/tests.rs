@@ -250,7 +250,7 @@ async fn the_step_is_ready_only_with_its_model_and_tells_how_far_it_is() {
     assert_eq!(status("/ready").await, 200);
 
     stop.cancel();
-    timeout(LONG, step).await.unwrap().unwrap().unwrap();
+    timeout(LONG, step).await.unwrap().unwrap();
     let gone = progress("http://pull-m.team.svc:11435", &dialer, LONG).await;
     assert!(matches!(gone, Err(Error::Unreachable(_))), "{gone:?}");
 }

@@ -30,7 +30,6 @@ mod provider;
 mod request;
 mod router;
 mod secret;
-mod serving;
 mod stream;
 mod watched;
 

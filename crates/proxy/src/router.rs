@@ -14,6 +14,7 @@ use axum::{
 use http_body_util::BodyExt;
 use kaos_openai::{Model, ModelList};
 use kaos_seams::Seams;
+use kaos_serving::DRAIN;
 use kaos_telemetry::Telemetry;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
@@ -28,7 +29,6 @@ use crate::{
     forward::Forwarder,
     live::{InForce, Live},
     request::{Operation, Request},
-    serving,
     watched::{Meters, Watched},
 };
 
@@ -98,8 +98,11 @@ pub async fn serve(
         app = app.layer(middleware::from_fn(refuse_pages));
     }
     tokio::select! {
-        () = serving::serve(listener, app, shutdown) => {}
+        () = kaos_serving::serve(listener, app, shutdown.clone()) => {}
         () = following => {}
+        () = kaos_serving::end_of_grace(&shutdown, DRAIN) => {
+            tracing::warn!("answers were still being given at the end of the shutdown and are cut off");
+        }
     }
     Ok(())
 }

@@ -25,7 +25,6 @@ use axum::{
     middleware::{self, Next},
     response::Response,
     routing::{get, post},
-    serve::ListenerExt,
 };
 use http::StatusCode;
 use kaos_seams::Seams;
@@ -167,21 +166,10 @@ pub(crate) async fn serve(app: App, listener: TcpListener, shutdown: Cancellatio
     if access_log {
         routes = routes.layer(middleware::from_fn(logged));
     }
-    // Streamed tokens are small and must not wait for more.
-    let listener = listener.tap_io(|connection| {
-        let _ = connection.set_nodelay(true);
-    });
-    let listening = axum::serve(listener, routes).with_graceful_shutdown(shutdown.clone().cancelled_owned());
-    let listening = async {
-        let result = listening.await;
-        // A listener that failed by itself ends the rest, too.
-        shutdown.cancel();
-        result
-    };
-    let serving = async { tokio::join!(listening, dependencies.watch(&pace, &shutdown)).0 };
+    let listening = kaos_serving::serve(listener, routes, shutdown.clone());
+    let serving = async { tokio::join!(listening, dependencies.watch(&pace, &shutdown)) };
     let deadline = async {
-        shutdown.cancelled().await;
-        sleep(grace).await;
+        kaos_serving::end_of_grace(&shutdown, grace).await;
         tracing::warn!(
             grace_seconds = grace.as_secs_f64(),
             "answers that have not ended are cut off"
@@ -190,7 +178,8 @@ pub(crate) async fn serve(app: App, listener: TcpListener, shutdown: Cancellatio
         sleep(CLOSING).await;
     };
     tokio::select! {
-        result = serving => result,
-        () = deadline => Ok(()),
+        _ = serving => {}
+        () = deadline => {}
     }
+    Ok(())
 }

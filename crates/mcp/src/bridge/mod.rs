@@ -23,9 +23,10 @@ use std::{
     time::Duration,
 };
 
-use axum::{middleware, serve::ListenerExt};
+use axum::middleware;
 use kaos_guard::HostPolicy;
 use kaos_seams::Seams;
+use kaos_serving::DRAIN;
 use kaos_telemetry::Telemetry;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Notify};
@@ -45,8 +46,6 @@ use crate::{
     packages::PackageError,
 };
 
-/// How long requests that are under way may go on after the shutdown has begun; within the 30 s of a pod.
-const DRAIN: Duration = Duration::from_secs(20);
 /// The protocol that the bridge itself speaks when it tries the server.
 const PROTOCOL: &str = "2025-06-18";
 /// Waits between attempts to reach a server that did not answer.
@@ -249,23 +248,19 @@ impl Bridge {
         let guard = middleware::from_fn_with_state(self.hosts.on(address), kaos_guard::guard);
         let app = http::router(shared.clone(), self.telemetry).layer(guard);
         let watching = AbortOnDropHandle::new(tokio::spawn(shared.clone().watch()));
-        let stop = shared.stop.clone();
-        let stopping = shutdown.clone();
-        // Events are small and must not wait for more.
-        let listener = listener.tap_io(|connection| {
-            let _ = connection.set_nodelay(true);
-        });
-        let serving = axum::serve(listener, app).with_graceful_shutdown(async move {
-            stopping.cancelled().await;
-            stop.cancel();
-        });
-        let limit = async {
+        let stopping = async {
             shutdown.cancelled().await;
-            tokio::time::sleep(DRAIN).await;
+            shared.stop.cancel();
         };
+        // Not dropped before the end: that would close the connections on which requests are told that their
+        // sessions have ended.
+        let serving = kaos_serving::serve(listener, app, shutdown.clone());
+        let mut serving = std::pin::pin!(async { tokio::join!(serving, stopping) });
         tokio::select! {
-            result = serving => result?,
-            () = limit => tracing::warn!("requests were still under way at the end of the shutdown and are stopped"),
+            _ = serving.as_mut() => {}
+            () = kaos_serving::end_of_grace(&shutdown, DRAIN) => {
+                tracing::warn!("requests were still under way at the end of the shutdown and are stopped");
+            }
         }
         drop(watching);
         shared.stop.cancel();

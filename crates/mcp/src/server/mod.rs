@@ -13,7 +13,7 @@ mod pool;
 mod source;
 mod worker;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -22,10 +22,10 @@ use axum::{
     middleware,
     response::{IntoResponse, Response},
     routing,
-    serve::ListenerExt,
 };
 use kaos_guard::HostPolicy;
 use kaos_seams::Seams;
+use kaos_serving::DRAIN;
 use kaos_telemetry::Telemetry;
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
@@ -42,9 +42,6 @@ pub use self::{
     },
     worker::StartError,
 };
-
-/// How long calls that are running may go on after the shutdown has begun; within the 30 s of a pod.
-const DRAIN: Duration = Duration::from_secs(20);
 
 /// Why the tool server ended.
 #[derive(Debug, thiserror::Error)]
@@ -101,14 +98,9 @@ impl ToolServer {
         let guard = middleware::from_fn_with_state(self.hosts.on(address), kaos_guard::guard);
         let app = router(self.current.clone(), self.telemetry, self.seams, drained.clone()).layer(guard);
         let following = AbortOnDropHandle::new(tokio::spawn(self.current.follow()));
-        // Events are small and must not wait for more.
-        let listener = listener.tap_io(|connection| {
-            let _ = connection.set_nodelay(true);
-        });
-        let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown.clone().cancelled_owned());
         tokio::select! {
-            result = serving => result?,
-            () = async { shutdown.cancelled().await; tokio::time::sleep(DRAIN).await } => {
+            () = kaos_serving::serve(listener, app, shutdown.clone()) => {}
+            () = kaos_serving::end_of_grace(&shutdown, DRAIN) => {
                 tracing::warn!("calls were still running at the end of the shutdown and are stopped");
             }
         }

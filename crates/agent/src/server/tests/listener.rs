@@ -151,3 +151,29 @@ async fn pages_of_strangers_are_refused_on_a_machine_of_its_own() {
     running.shutdown.cancel();
     running.serving.await.unwrap().unwrap();
 }
+
+/// On paused time, which moves on when nothing else is to be done.
+#[tokio::test(start_paused = true)]
+async fn a_caller_who_does_not_finish_the_head_of_a_request_is_let_go_while_others_are_answered() {
+    let agent = agent([]);
+    let running = running(&agent).await;
+    let began = Instant::now();
+    let mut slow = TcpStream::connect(running.address).await.unwrap();
+    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nx-");
+    slow.write_all(head.as_bytes()).await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    let mut other = TcpStream::connect(running.address).await.unwrap();
+    let request = "GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    other.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    other.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let mut read = Vec::new();
+    tokio::time::timeout(Duration::from_secs(120), slow.read_to_end(&mut read))
+        .await
+        .expect("it is closed")
+        .unwrap();
+    assert_eq!((began.elapsed().as_secs(), read.len()), (95, 0));
+    running.shutdown.cancel();
+    running.serving.await.unwrap().unwrap();
+}

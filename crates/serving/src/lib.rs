@@ -1,4 +1,14 @@
-//! Connections: accepted until the shutdown begins, and then let go as soon as nothing is being answered on them.
+//! Connections of an HTTP server: accepted until the shutdown begins, and then let go as soon as nothing is being
+//! answered on them.
+//!
+//! `axum::serve` waits for the head of a request for ever, so that whoever sends it a byte at a time, or none, holds
+//! as many connections as the process may have open. Here such a connection is closed after [`HEAD_TIMEOUT`].
+//!
+//! HTTP/1.1 only, without upgrades. How long an answer may take, and how long answers may go on after the shutdown
+//! has begun, is the caller's to say: see [`serve`].
+
+#[cfg(test)]
+mod tests;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,21 +21,24 @@ use hyper_util::{
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
-    time::{sleep, timeout},
+    time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 
 /// The longest time without the whole head of a request: on a new connection, and between two requests. Longer
 /// than clients keep a connection that they do not use, so that it is they who close it.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(95);
-/// How long answers that are being given may go on after the shutdown has begun; within the 30 s of a pod.
-const DRAIN: Duration = Duration::from_secs(20);
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(95);
+/// How long answers that are being given usually may go on after the shutdown has begun; within the 30 s of a pod.
+pub const DRAIN: Duration = Duration::from_secs(20);
 /// The pause after a connection that could not be accepted: mostly as too many are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `app` until `shutdown`; then closes the connections that are idle at once, and others with the answer
-/// that is being given, which says `connection: close` where it has not begun.
-pub(crate) async fn serve(listener: TcpListener, app: Router, shutdown: CancellationToken) {
+/// that is being given, which says `connection: close` where it has not begun. Ends when all are closed.
+///
+/// Dropping it cuts off the answers that are still being given: wait for it no longer than
+/// [`end_of_grace`] allows.
+pub async fn serve(listener: TcpListener, app: Router, shutdown: CancellationToken) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -44,17 +57,17 @@ pub(crate) async fn serve(listener: TcpListener, app: Router, shutdown: Cancella
         }
     }
     drop(listener);
-    let ended = async { while connections.join_next().await.is_some() {} };
-    if timeout(DRAIN, ended).await.is_err() {
-        tracing::warn!(
-            open = connections.len(),
-            "answers were still being given at the end of the shutdown and are cut off"
-        );
-    }
+    while connections.join_next().await.is_some() {}
+}
+
+/// Waits until answers have had `grace` to end since `shutdown`.
+pub async fn end_of_grace(shutdown: &CancellationToken, grace: Duration) {
+    shutdown.cancelled().await;
+    sleep(grace).await;
 }
 
 async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, shutdown: CancellationToken) {
-    // Streamed tokens are small and must not wait for more.
+    // Streamed tokens and events are small and must not wait for more.
     let _ = stream.set_nodelay(true);
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
