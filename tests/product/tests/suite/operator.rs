@@ -49,13 +49,13 @@ fn a_quickstart_becomes_ready_on_a_cluster() -> Result<()> {
         .ok()?;
     for kind in ["agents", "modelapis", "mcpservers"] {
         let definition = format!("crd/{kind}.kaos.tools");
-        let established = [
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            &definition,
-        ];
-        folder.kubectl(&established)?.ok()?;
+        // A definition that has just been made has `conditions: null`, which kubectl takes for an error.
+        let accepted = format!("--for=jsonpath={{.status.acceptedNames.plural}}={kind}");
+        for until in [accepted.as_str(), "--for=condition=Established"] {
+            folder
+                .kubectl(&["wait", until, "--timeout=60s", &definition])?
+                .ok()?;
+        }
     }
     let mut operator = folder.start(&OPERATOR)?;
     operator.prints("controllers started")?;
