@@ -191,7 +191,7 @@ impl Spawner {
         self.jobs
             .send((command, reply))
             .map_err(|_| SpawnError::Stopping)?;
-        let mut child = started.await.map_err(|_| SpawnError::Stopping)?.map_err(failed)?;
+        let child = started.await.map_err(|_| SpawnError::Stopping)?.map_err(failed)?;
         let gone = || io::Error::other("it ended at once");
         let pid = child.id().ok_or_else(gone).map_err(failed)?;
         let group = i32::try_from(pid)
@@ -201,10 +201,7 @@ impl Spawner {
             .map_err(failed)?;
         let record = Record::of(pid, &mark).ok_or_else(gone).map_err(failed)?;
         record.write(&self.records).map_err(SpawnError::Record)?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // It cannot take the byte when it has ended; then its exit tells.
-            let _ = stdin.write_all(&[1]).await;
-        }
+        // From the record on nothing waits here: whoever gives up waiting would leave it behind.
         let now = self.seams.clock.now();
         let (done, exit) = watch::channel(None);
         self.running
@@ -217,7 +214,8 @@ impl Spawner {
     }
 }
 
-/// Stays with a process until it has ended with all its children and its output is written.
+/// Lets a process run that is on record, and stays with it until it has ended with all its children and its output
+/// is written.
 async fn guard(
     mut child: Child,
     record: Record,
@@ -226,6 +224,10 @@ async fn guard(
     done: watch::Sender<Option<Exit>>,
     started: Timestamp,
 ) {
+    if let Some(mut stdin) = child.stdin.take() {
+        // It cannot take the byte when it has ended; then its exit tells.
+        let _ = stdin.write_all(&[1]).await;
+    }
     let clock = spawner.seams.clock.clone();
     let output = Arc::new(output);
     let stdout = child

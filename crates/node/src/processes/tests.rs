@@ -1,10 +1,12 @@
 //! Real processes: what they get, how they end, and that none survives.
 
 use std::{
+    future::poll_fn,
     io::Write as _,
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -146,6 +148,32 @@ async fn a_signal_reaches_the_whole_group_and_what_stays_ends_with_the_leader() 
 }
 
 #[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_start_that_is_given_up_leaves_nothing_behind() {
+    let fixture = Fixture::new();
+    for patience in 1.. {
+        let mut start = Box::pin(fixture.spawner.spawn(fixture.shell("exec sleep 300")));
+        let mut looks = 0;
+        let started = poll_fn(|context| {
+            looks += 1;
+            match start.as_mut().poll(context) {
+                Poll::Ready(started) => Poll::Ready(Some(started)),
+                Poll::Pending if looks == patience => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await;
+        drop(start);
+        let ended = started.map(|process| process.unwrap().signal(Signal::KILL));
+        fixture.spawner.finished().await;
+        let left = std::fs::read_dir(fixture.dir.path().join("run")).unwrap();
+        assert_eq!(left.count(), 0, "given up at look {patience}");
+        if ended.is_some() {
+            break;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_disk_that_is_full_costs_the_log_and_nothing_else() {
     let fixture = Fixture::new();
