@@ -50,9 +50,13 @@ fn no_chat_fails_while_the_agent_is_rolled_over() -> Result<()> {
         command.stdout(std::process::Stdio::piped()).spawn()
     };
     let talking = [talk("whole")?, talk("streamed")?];
-    for _ in 0..3 {
+    for second in 1..=3 {
+        // As `kubectl rollout restart` does it, which refuses to do it twice within a second.
+        let time = format!("2026-01-01T00:00:0{second}Z");
+        let patch = r#"{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"TIME"}}}}}"#
+            .replace("TIME", &time);
         folder
-            .kubectl(&["rollout", "restart", "deployment/agent-assistant"])?
+            .kubectl(&["patch", "deployment/agent-assistant", "--patch", &patch])?
             .ok()?;
         folder
             .kubectl(&["rollout", "status", "deployment/agent-assistant", "--timeout=80s"])?
