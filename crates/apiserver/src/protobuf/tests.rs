@@ -186,6 +186,14 @@ fn any_kind() -> impl Strategy<Value = &'static String> {
     sample::select(CASES.keys().collect::<Vec<_>>())
 }
 
+/// What the envelope ends with: the encoding and the type of its content, which say nothing.
+const EMPTY_FIELDS: [u8; 4] = [0x1a, 0, 0x22, 0];
+
+#[test]
+fn cases_end_with_fields_that_say_nothing() {
+    assert!(CASES.values().all(|case| case.protobuf.ends_with(&EMPTY_FIELDS)));
+}
+
 proptest! {
     /// Whatever comes is read or refused.
     #[test]
@@ -204,8 +212,9 @@ proptest! {
     ) {
         let case = &CASES[kind];
         let length = case.protobuf.len();
-        let cut = decode(&case.definition, &case.protobuf[..cut.index(length)]);
-        prop_assert_ne!(cut.as_ref(), Ok(&case.json));
+        let cut = cut.index(length);
+        let left = decode(&case.definition, &case.protobuf[..cut]);
+        prop_assert!(cut >= length - EMPTY_FIELDS.len() || left.as_ref() != Ok(&case.json));
         let mut changed = case.protobuf.clone();
         for (at, byte) in changes {
             changed[at.index(length)] = byte;
