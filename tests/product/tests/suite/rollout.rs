@@ -3,7 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use kaos_product::{Folder, python};
 
-/// Talks to a server, one chat after the other, until a file is there; prints how many chats there were, and how
+/// Talks to a server, one chat after the other, until a file is there, or its folder is gone with a test that failed;
+/// prints how many chats there were, and how
 /// each one went that did not go well. Every chat has a connection of its own, as from a new user.
 const TALK: &str = r#"
 import http.client, json, os, sys, urllib.parse
@@ -11,7 +12,7 @@ url, stop, stream = urllib.parse.urlsplit(sys.argv[1]), sys.argv[2], sys.argv[3]
 asked = json.dumps({"model": "any", "stream": stream,
                     "messages": [{"role": "user", "content": "What is 1234 times 5678?"}]})
 count, failed = 0, []
-while not os.path.exists(stop):
+while os.path.exists("talk.py") and not os.path.exists(stop):
     count += 1
     try:
         connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
