@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 use kaos_product::{Folder, python};
 
 /// Talks to a server, one chat after the other, until a file is there, or its folder is gone with a test that failed;
-/// prints how many chats there were, and how
-/// each one went that did not go well. Every chat has a connection of its own, as from a new user.
+/// prints how many chats there were, and how each one went that did not go well. Every chat has a connection of its
+/// own, as from a new user.
 const TALK: &str = r#"
 import http.client, json, os, sys, urllib.parse
 url, stop, stream = urllib.parse.urlsplit(sys.argv[1]), sys.argv[2], sys.argv[3] == "streamed"
