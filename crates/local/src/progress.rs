@@ -56,8 +56,11 @@ pub async fn has_resources(client: &Client) -> Result<bool, kube::Error> {
     Ok(false)
 }
 
+/// How many kinds are followed, and the place of pods after them.
+const KINDS: usize = 3;
+
 /// The label under which a kind's pods carry the name of their resource.
-fn kinds() -> [(ApiResource, &'static str); 3] {
+fn kinds() -> [(ApiResource, &'static str); KINDS] {
     [
         (ApiResource::erase::<ModelAPI>(&()), "modelapi"),
         (ApiResource::erase::<MCPServer>(&()), "mcpserver"),
@@ -69,6 +72,9 @@ fn kinds() -> [(ApiResource, &'static str); 3] {
 struct Seen {
     resources: BTreeMap<(usize, String, String), DynamicObject>,
     pods: BTreeMap<(String, String), Pod>,
+    /// The kinds of which the list is there, pods after the resources. Before all are, what is not there yet would
+    /// be taken for what does not exist.
+    listed: [bool; KINDS + 1],
 }
 
 enum Event {
@@ -107,7 +113,7 @@ fn states(client: Client, since: Timestamp) -> impl Stream<Item = Vec<ResourceSt
                 }
             }
             let states = seen.states(since);
-            if states != last {
+            if seen.is_listed() && states != last {
                 return Some((states.clone(), (events, seen, states)));
             }
         }
@@ -115,6 +121,10 @@ fn states(client: Client, since: Timestamp) -> impl Stream<Item = Vec<ResourceSt
 }
 
 impl Seen {
+    fn is_listed(&self) -> bool {
+        self.listed.iter().all(|listed| *listed)
+    }
+
     fn take(&mut self, event: Event) {
         use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
         match event {
@@ -127,8 +137,11 @@ impl Seen {
                     self.resources
                         .remove(&(kind, namespace(&object), object.name_any()));
                 }
-                Init => self.resources.retain(|(other, ..), _| *other != kind),
-                InitDone => {}
+                Init => {
+                    self.listed[kind] = false;
+                    self.resources.retain(|(other, ..), _| *other != kind);
+                }
+                InitDone => self.listed[kind] = true,
             },
             Event::Pod(event) => match *event {
                 Apply(pod) | InitApply(pod) => {
@@ -137,8 +150,11 @@ impl Seen {
                 Delete(pod) => {
                     self.pods.remove(&(namespace(&pod), pod.name_any()));
                 }
-                Init => self.pods.clear(),
-                InitDone => {}
+                Init => {
+                    self.listed[KINDS] = false;
+                    self.pods.clear();
+                }
+                InitDone => self.listed[KINDS] = true,
             },
         }
     }
@@ -290,6 +306,24 @@ mod tests {
             &json!({"name": "agent", "image": "", "imageID": "", "restartCount": 0, "ready": ready,
             "state": {"running": {"startedAt": started}}}),
         )
+    }
+
+    #[test]
+    fn nothing_is_told_before_every_kind_is_listed() {
+        use watcher::Event::{Init, InitApply, InitDone};
+        let mut seen = Seen::default();
+        for kind in 0..KINDS {
+            seen.take(Event::Resource(kind, Box::new(Init)));
+            seen.take(Event::Resource(kind, Box::new(InitApply(agent(&json!({}))))));
+            seen.take(Event::Resource(kind, Box::new(InitDone)));
+            assert!(!seen.is_listed());
+        }
+        seen.take(Event::Pod(Box::new(Init)));
+        seen.take(Event::Pod(Box::new(InitDone)));
+        assert!(seen.is_listed());
+        // Its watch has broken off.
+        seen.take(Event::Resource(1, Box::new(Init)));
+        assert!(!seen.is_listed());
     }
 
     #[test]
